@@ -163,6 +163,8 @@ class ResourceView:
     """The leases that this resource holds on other resources, by the name under which it requested them."""
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks that the resource holds."""
+    lease_facts: Callable[[], Sequence[Json]] = field(default=lambda: (), repr=False, compare=False)
+    """Returns the facts of the active leases on the resource. Each call reads them again."""
     host: Callable[[], HostView | None] = field(default=lambda: None, repr=False, compare=False)
     """Returns the host that the resource is part of, directly or not; None if there is none."""
 

@@ -52,6 +52,19 @@ class Link:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class LoggedError:
+    """An error that the kernel log has about a device, once for each code."""
+
+    code: str
+    """The code, such as `xid 79`."""
+    at: float
+    """Seconds between the start of the machine and the last time that the error was logged."""
+    count: int = 1
+    part: str = ""
+    """The GPU instance that the error is limited to, such as `mig-5`. Empty for the device as a whole."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Device:
     """A PCI function, or a part of one such as a MIG slice.
 
@@ -102,6 +115,13 @@ class Device:
     """The health of the device; None if unknown."""
     problems: tuple[str, ...] = ()
     """The reasons why the health is not `ok`, each as a sentence."""
+    counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Errors since the machine started or the device was reset, such as `pcie_fatal` or `media_errors`.
+
+    A count says nothing about the present, so it is not part of `health`. Compare it with an earlier one.
+    """
+    errors: tuple[LoggedError, ...] = ()
+    """What the kernel log has about the device, without what happened before its last reset."""
     identities: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Unique names of the device by namespace, such as `serial`, `uuid` or `mac`, without placeholders."""
     nodes: tuple[str, ...] = ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from blueprints.accelerators import nvidia
-from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.accelerators import health, nvidia, reading
+from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope, Wait
 from blueprints.hosts import lease_of
 from blueprints.hostshell import CannotBecomeRoot, told
 from blueprints.specs import Spec
 from drydock_agent import Device
+from drydock_agent.drivers.nvidia import VENDOR
 
 _PATIENCE = 10
 """Looks, two seconds apart, at memory that the driver gives back."""
@@ -61,6 +62,30 @@ def wait_until_idle(spec: Spec, memo: Json) -> Answer:
     if said := gpu.reset():
         return _failed("not_reset", f"{left} It cannot be reset: {said}".strip())
     return Wait(after=1.0, memo={"looks": 0, "reset": True}, sentence=f"{spec.resource.name} was reset.")
+
+
+@told
+def repair(spec: Spec, memo: Json) -> Answer:
+    """Reset a GPU if errors since the lease began say so. One that a reset does not repair is taken out of service."""
+    known, host, before = spec.resource.facts["device"], spec.resource.host(), lease_of(spec).facts.get("errors")
+    if known["vendor"] != VENDOR or not before or host is None or memo.get("reset"):
+        return Ready()
+    found = reading.hardware_of(spec.config, host, only=health.drivers_of(known["class"]))
+    findings = [one for one in health.since(found, known["id"], before) if one.repair]
+    if not (needed := health.repairs(findings)):
+        return Ready()
+    reason = health.judged(findings).reason
+    gpu = nvidia.gpu_of(spec)
+    if "restart" in needed or known["class"] != "gpu" or gpu is None or spec.config.reset == "never":
+        return _unrepaired(reason)
+    if said := gpu.reset():
+        return _unrepaired(f"{reason} It cannot be reset: {said}")
+    return Wait(after=1.0, memo={"reset": True}, sentence=f"{spec.resource.name} was reset.")
+
+
+def _unrepaired(reason: str) -> Ready:
+    """Return that a device serves no other lease. It is clean, so the lease that ends does not wait for its repair."""
+    return Ready(health=Health(state="failed", reason=reason), log=reason)
 
 
 def _wanted(spec: Spec) -> Json:

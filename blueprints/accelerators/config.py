@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, create_model, field_validator, model_validator
 
+from blueprints.accelerators.bitstreams import Image, checked
 from blueprints.accelerators.classes import Class
 from blueprints.contract import Fields
 from blueprints.devices import Node
@@ -68,7 +69,16 @@ class Config(Fields):
     on_failure: Literal["tell", "break"] = Field(
         default="break", description="What happens to a lease whose device fails: its owner is told, or it breaks."
     )
+    images: Mapping[str, Image] = Field(
+        default={},
+        description="FPGA images by name: those that leases can ask for, and a blank one for each interface id.",
+    )
     scan_seconds: float = Field(default=60.0, gt=0, le=300, description="Time that reading one host may take.")
+
+    @field_validator("images")
+    @classmethod
+    def _images(cls, images: Mapping[str, Image]) -> Mapping[str, Image]:
+        return checked(images)
 
     @field_validator("nodes")
     @classmethod
@@ -133,6 +143,7 @@ Attributes = _fields(
         "address": (str | None, Field(default=None, description="PCI address, or ADDRESS/PART for a slice.")),
         "link": (str | None, Field(default=None, description="PCIe link, as it is and as it could be.")),
         "profile": (str | None, Field(default=None, description="MIG profile of a slice.")),
+        "images": (tuple[str, ...] | None, Field(default=None, description="Images that fit the FPGA.")),
         "health": (str | None, Field(default=None, description="ok or degraded, if it is known.")),
         "root": (str | None, Field(default=None, description="Root bus.")),
         "behind": (str | None, Field(default=None, description="PCI bridge above the device.")),
@@ -151,6 +162,7 @@ Requirements = _fields(
         "numa_node": (int | None, Field(default=None, ge=0, description="NUMA node.")),
         "firmware": (Lower | None, Field(default=None, description="A firmware version, or its name and version.")),
         "profile": (Lower | None, Field(default=None, description="MIG profile of a slice, such as 1g.10gb.")),
+        "image": (Lower | None, Field(default=None, description="Image with which the FPGA is programmed.")),
     },
 )
 
@@ -164,4 +176,5 @@ MATCHES = (
     Match("numa_node", "=", "numa_node"),
     Match("firmware", "contains", "firmware"),
     Match("profile", "=", "profile"),
+    Match("images", "contains", "image"),
 )

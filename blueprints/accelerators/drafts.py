@@ -6,17 +6,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from blueprints.accelerators import health
+from blueprints.accelerators.bitstreams import fitting
 from blueprints.accelerators.classes import CAPTURED, MIG, PASS_THROUGH, RDMA, SRIOV, VENDORS, cuda_trait
 from blueprints.accelerators.config import Config
 from blueprints.accelerators.locality import localities
 from blueprints.accelerators.nodes import nodes_of
 from blueprints.amounts import Amounts
-from blueprints.answers import Json
+from blueprints.answers import Health, Json
 from blueprints.identities import Identity, real
 from blueprints.localities import Locality
 from blueprints.specs import Draft
 from drydock_agent import Device, Hardware, Link, Readiness
-from drydock_agent.facts import Health
+from drydock_agent.facts import Health as Condition
 
 _LEASED_ROLES = ("lease_candidate", "part", "")
 _UUIDS = {"gpu": "gpu_uuid", "gpu_slice": "mig_uuid"}
@@ -56,7 +58,7 @@ def why_not(device: Device, hardware: Hardware) -> str:
     if device.readiness is not Readiness.READY:
         state = (device.readiness or Readiness.UNSUPPORTED).value.replace("_", " ")
         return f"{state}. {device.reason}".strip()
-    if device.health is Health.FAILED:
+    if device.health is Condition.FAILED:
         return " ".join(device.problems) or "The device has failed."
     if _is_split(device) and not any(one.part_of == device.id for one in hardware.devices):
         return "It is in MIG mode and has no slices."
@@ -88,7 +90,7 @@ def _draft(
         identities=identities(device),
         host=host,
         part_of=identity(host, device.part_of) if hardware.device(device.part_of) else "",
-        attributes=_attributes(hardware, device),
+        attributes=_attributes(hardware, device) | _images(config, device),
         capacity=Amounts(slots=0) if container else Amounts(extra={name: 1}),
         traits=_traits(hardware, device),
         locality=locality,
@@ -99,6 +101,7 @@ def _draft(
             "interfaces": list(_texts(device, "interfaces")),
         }},
         refused="" if container else refused,
+        health=_health(hardware, device),
     )  # fmt: skip
 
 
@@ -158,6 +161,17 @@ def _attributes(hardware: Hardware, device: Device) -> Json:
         "behind": device.parent,
     }  # fmt: skip
     return {name: value for name, value in found.items() if value not in (None, "", [])}
+
+
+def _health(hardware: Hardware, device: Device) -> Health | None:
+    """Return what is wrong with a device now; None if its driver says nothing. Reports cannot compare errors."""
+    findings = health.conditions(hardware, device.id)
+    return health.judged(findings) if findings or device.health is not None else None
+
+
+def _images(config: Config, device: Device) -> Json:
+    found = sorted(fitting(config.images, device))
+    return {"images": found} if found else {}
 
 
 def _vendor(hardware: Hardware, device: Device) -> str:

@@ -6,10 +6,22 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from blueprints.accelerators import access, actions, cleaning, drafts, host, reading
+from blueprints.accelerators import access, actions, cleaning, drafts, host, images, reading
 from blueprints.accelerators import config as schema
 from blueprints.answers import Json
-from blueprints.contract import Activates, Checks, Cleans, Kind, Opener, Plan, Report, Reports, Step
+from blueprints.contract import (
+    Activates,
+    Acts,
+    Checks,
+    Cleans,
+    DeclaredAct,
+    Kind,
+    Opener,
+    Plan,
+    Report,
+    Reports,
+    Step,
+)
 from blueprints.hosts import HOST
 from blueprints.specs import BlueprintView, Draft, HostView, Problem
 from drydock.core.errors import NotFound
@@ -17,7 +29,7 @@ from drydock_agent import Hardware
 from interfaces.errors import AuthenticationRefused, HostKeyMismatch, Unreachable
 
 
-class Accelerators(Kind, Reports, Activates, Cleans, Checks):
+class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts):
     """GPUs, slices of GPUs, FPGAs, network cards, VFs and other devices in hosts of any kind."""
 
     name: ClassVar[str] = "accelerators"
@@ -57,6 +69,8 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks):
         return (
             Step(name="host", act=host.have_host),
             Step(name="account", act=access.find_account),
+            Step(name="errors", act=actions.begin),
+            Step(name="image", act=images.program_for_lease, interruptible=False),
             Step(name="device", act=access.open_device),
         )
 
@@ -66,6 +80,7 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks):
             Step(name="device", act=access.close_device),
             Step(name="use", act=access.end_use, deadline=120.0),
             Step(name="proof", act=access.prove_closed),
+            Step(name="blank", act=images.blank, interruptible=False),
         )
 
     def clean(self) -> Plan:
@@ -73,6 +88,7 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks):
         return (
             Step(name="settings", act=cleaning.restore_settings),
             Step(name="idle", act=cleaning.wait_until_idle, deadline=180.0),
+            Step(name="repair", act=cleaning.repair, deadline=180.0),
         )
 
     def check(self) -> Plan:
@@ -81,7 +97,11 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks):
 
     def destroy(self) -> Plan:
         """Return the plan that hands the device back with its nodes as they were found. It stays in its host."""
-        return (Step(name="hand_back", act=access.hand_back),)
+        return (Step(name="images", act=images.discard), Step(name="hand_back", act=access.hand_back))
+
+    def acts(self) -> Sequence[DeclaredAct]:
+        """Return the acts of operators on devices."""
+        return (images.program_act(), actions.repaired_act())
 
     def interfaces(self) -> Mapping[str, Opener]:
         """Return functions that open the interfaces of the host's lease, with the variables of the device."""

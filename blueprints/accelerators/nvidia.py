@@ -11,6 +11,7 @@ from blueprints.hostshell import HostShell
 from blueprints.specs import Spec
 from drydock_agent import Device, MemoryTree
 from drydock_agent.drivers.nvidia import VENDOR, Nvidia
+from drydock_agent.kernel_log import RESET
 from interfaces.errors import CommandFailed
 
 _ABSENT = 69
@@ -33,6 +34,15 @@ done
 """
 )
 """Undoes locked clocks of the GPU and its memory, and clocks for applications, as far as the GPU has them."""
+_KERNEL_LOG = "/dev/kmsg"
+_RESET = (
+    _FIND
+    + rf"""
+bounded -i "$1" --gpu-reset || exit
+[ -z "$2" ] || echo "{RESET} $1" >"$2" || true
+"""
+)
+"""Resets a GPU. Notes that in the kernel log, so that errors before it no longer count. $2: address, $3: the log."""
 _SETTINGS: Mapping[str, str] = {"compute_mode": "-c", "power_limit_watts": "-pl"}
 """Settings that outlive the processes of a lease, by the names of the driver's attributes, and the options that set
 them."""
@@ -74,8 +84,9 @@ class Gpu:
 
     def reset(self) -> str:
         """Reset the GPU. Return an empty string, or what nvidia-smi said if it cannot be reset now."""
+        log = "" if self._known["captured"] else _KERNEL_LOG
         try:
-            self._there.as_root(_TOOL, self._tools, "-i", self._id, "--gpu-reset")
+            self._there.as_root(_RESET, self._tools, self._id, log)
         except CommandFailed as error:
             said = (error.result.text + error.result.error_text).strip().splitlines()
             return " ".join(said)[:200] or f"exit code {error.result.exit_code}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from blueprints.accelerators.config import Config
 from blueprints.specs import HostView
 from drydock_agent import Hardware, Limits, load_drivers, parse_fetched, scan, script
@@ -22,8 +25,8 @@ class ScanFailed(InterfaceError):
     code = "scan_failed"
 
 
-def hardware_of(config: Config, host: HostView) -> Hardware:
-    """Return the hardware of a host, or of the captured tree that the config names.
+def hardware_of(config: Config, host: HostView, *, only: Sequence[str] = ()) -> Hardware:
+    """Return the hardware of a host, or of the captured tree that the config names; `only` what these drivers find.
 
     Raises ScanFailed, InterfaceError, or what the host's kind raises.
     """
@@ -31,6 +34,8 @@ def hardware_of(config: Config, host: HostView) -> Hardware:
     if transport is None:
         raise ScanFailed(f"Drydock has no control account on {host.name}, so it cannot search the host for devices.")
     drivers = load_drivers()
+    if only:
+        drivers = replace(drivers, drivers=tuple(one for one in drivers.drivers if one.name in only))
     command = ShellCommand(transport, still_mine=lambda: None)
     result = command.run(
         ["/bin/sh", "-s", *filter(None, [config.captured])], stdin=script(drivers, limits=_LIMITS).encode(),

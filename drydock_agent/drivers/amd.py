@@ -19,7 +19,7 @@ VENDOR = "1002"
 _FILES = (
     "mem_info_vram_total", "mem_info_vram_used", "unique_id", "product_name", "product_number", "serial_number",
     "vbios_version", "current_compute_partition", "current_memory_partition", "ras", "ras/*_err_count", "drm", "drm/*",
-    "fw_version/*",
+    "ras/gpu_vram_bad_pages", "fw_version/*",
 )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def _gpu(tree: Tree, address: str, reported: Device | None) -> Device:
         firmware={**made.firmware, **{key: one for key, one in firmware.items() if one},
                   **({"vbios": text("vbios_version")} if text("vbios_version") else {})},
         nodes=tuple(f"/dev/dri/{one}" for one in drm if one.startswith(("card", "render")) and "-" not in one),
-        attributes={**made.attributes, **attributes}, problems=problems,
+        attributes={**made.attributes, **attributes}, problems=problems, counters=_counters(tree, folder),
     )  # fmt: skip
     return dataclasses.replace(made, **_verdict(tree, address, problems))
 
@@ -94,13 +94,46 @@ def _verdict(tree: Tree, address: str, problems: tuple[str, ...]) -> dict[str, A
     return found
 
 
-def _problems(tree: Tree, folder: str) -> tuple[str, ...]:
-    """Return a sentence for each block of the GPU that has counted uncorrectable errors."""
-    found = []
+_COUNT = re.compile(r"^(ue|ce): (\d{1,12})$", re.MULTILINE)
+
+_TYPES = {"ue": "uncorrectable", "ce": "correctable"}
+
+_BAD_PAGE = re.compile(r"^0x[0-9a-fA-F]+ *: *0x[0-9a-fA-F]+ *: *([RPF])$", re.MULTILINE)
+
+
+def _counts(tree: Tree, folder: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the block, the type and the number of the errors that each block of the GPU has counted.
+
+    Source: "RAS Error Count sysfs Interface" in the kernel's documentation of amdgpu. The driver counts from zero
+    when it is loaded.
+    """
     for name in tree.names(f"{folder}/ras"):
-        match = re.search(r"^ue: (\d{1,12})$", tree.read(f"{folder}/ras/{name}") or "", re.MULTILINE)
-        if match and int(match[1]):
-            found.append(f"{match[1]} uncorrectable errors in {name.removesuffix('_err_count')}.")
+        if name.endswith("_err_count"):
+            for kind, count in _COUNT.findall(tree.read(f"{folder}/ras/{name}") or ""):
+                yield name.removesuffix("_err_count"), _TYPES[kind], int(count)
+
+
+def _counters(tree: Tree, folder: str) -> dict[str, int]:
+    return {f"ras_{block}_{kind}": count for block, kind, count in _counts(tree, folder) if count}
+
+
+def _problems(tree: Tree, folder: str) -> tuple[str, ...]:
+    """Return a sentence for each block with uncorrectable errors, and for memory pages that are still in use.
+
+    Source: "RAS VRAM Bad Pages sysfs Interface" in the kernel's documentation of amdgpu: R is a page that was taken out
+    of use, P one that will be, and F one that could not be.
+    """
+    counts = _counts(tree, folder)
+    found = [
+        f"{count} uncorrectable errors in {block}."
+        for block, kind, count in counts
+        if count and kind == "uncorrectable"
+    ]
+    states = _BAD_PAGE.findall(tree.read(f"{folder}/ras/gpu_vram_bad_pages") or "")
+    if count := states.count("P"):
+        found.append(f"{count} bad memory pages wait to be taken out of use.")
+    if count := states.count("F"):
+        found.append(f"{count} bad memory pages could not be taken out of use. The GPU has to be reset.")
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from drydock_agent import pci
@@ -74,8 +75,12 @@ def _card(tree: Tree, id: str, regions: list[str]) -> Device:
         )
     else:
         readiness, reason = Readiness.SETUP_REQUIRED, "No kernel driver is bound to the device."
+    # dfl-fme.N, with which the card is programmed, is for root alone.
+    below = [one for region in regions for one in tree.names(f"{_REGIONS}/{region}")]
+    ports = sorted((one for one in below if re.fullmatch(r"dfl-port\.\d+", one)), key=pci.natural)
     return Device(
         id=id, kind="" if pci.address(id) else "accelerator", device_class="fpga", role="lease_candidate",
+        nodes=tuple(f"/dev/{one}" for one in ports),
         attributes=attributes, problems=problems, health=Health.DEGRADED if problems else None, readiness=readiness,
         reason=reason,
     )  # fmt: skip

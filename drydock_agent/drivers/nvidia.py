@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from drydock_agent import pci
+from drydock_agent import kernel_log, pci
 from drydock_agent.driver import Findings
 from drydock_agent.facts import Device, Health, Link, Readiness, Value
 from drydock_agent.identity import identity, known
@@ -24,6 +24,18 @@ _NUMBER = re.compile(r"\A(\d{1,12})(?:\.\d+)?(?: ?(?:MiB|x|W|MHz|C|%))?\Z")
 
 _GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0, 7: 128.0}
 """GT/s of each PCIe generation."""
+
+NO_ACTION = "none"
+"""The attribute `recovery_action` of a GPU that needs no action to recover, according to its driver."""
+
+_RECOVERIES = {
+    "reset": "a reset",
+    "gpu reset": "a reset",
+    "drain and reset": "a reset once nothing uses it",
+    "reboot": "a reboot of the machine",
+    "node reboot": "a reboot of the machine",
+}
+"""What nvidia-smi calls the recovery action of a GPU (drivers from 570 on), and its meaning in a sentence."""
 
 _LISTED_GPU = re.compile(r"\AGPU \d+: .*\(UUID: (GPU-[0-9a-f-]{36})\)")
 
@@ -52,7 +64,11 @@ class Nvidia:
         f"{pci.FUNCTIONS}/*/mdev_supported_types/*/name",
         f"{pci.FUNCTIONS}/*/mdev_supported_types/*/available_instances",
     )
-    tools = {"nvidia-smi": ("nvidia-smi", "-q", "-x"), "nvidia-smi-list": ("nvidia-smi", "-L")}
+    tools = {
+        "nvidia-smi": ("nvidia-smi", "-q", "-x"),
+        "nvidia-smi-list": ("nvidia-smi", "-L"),
+        kernel_log.TOOL: kernel_log.COMMAND,
+    }
 
     def read(self, tree: Tree) -> Findings:
         """Return facts about the GPUs and their MIG slices."""
@@ -69,7 +85,8 @@ class Nvidia:
                 gpu.device, kind="gpu", device_class="gpu", role="lease_candidate", vendor_id=VENDOR
             )
             devices += _judged(whole, gpu)
-        return Findings(devices=tuple(devices))
+        logged = kernel_log.xids(tree)
+        return Findings(devices=tuple(dataclasses.replace(one, errors=logged.get(one.id, ())) for one in devices))
 
 
 def _is_gpu(ids: pci.Ids) -> bool:
@@ -211,7 +228,7 @@ def _gpu(element: Element, document: Element, listed: dict[tuple[str, int], tupl
         link=_link(element), identities={key: one for key, one in identities.items() if one},
         firmware={key: one for key, one in firmware.items() if one}, health=health, problems=problems,
         nodes=() if minor is None else (f"/dev/nvidia{minor}",), attributes=_attributes(element, document),
-        **_ids(element),
+        counters=_counters(element), **_ids(element),
     )  # fmt: skip
     slices = [_slice(id, uuid, one, listed) for one in element.findall("mig_devices/mig_device")]
     return _Gpu(id=id, device=device, slices=[one for one in slices if one], waiting=_waiting(element))
@@ -248,6 +265,7 @@ def _attributes(element: Element, document: Element) -> dict[str, Value]:
         "virtualization_mode": _text(element, "gpu_virtualization_mode/virtualization_mode"),
         "ecc": _text(element, "ecc_mode/current_ecc"), "mig": _text(element, "mig_mode/current_mig"),
         "board_part_number": _text(element, "board_part_number"),
+        "recovery_action": _text(element, "gpu_recovery_action").lower(),
     }  # fmt: skip
     types = [_text(one, "type") for one in element.findall("processes/process_info")]
     numbers = {
@@ -261,6 +279,29 @@ def _attributes(element: Element, document: Element) -> dict[str, Value]:
     }
     found: dict[str, Value] = {key: one for key, one in texts.items() if one and one != "None"}
     return found | {key: one for key, one in numbers.items() if one is not None}
+
+
+_COUNTED = {
+    "ecc_correctable": ("ecc_errors/volatile/sram_correctable", "ecc_errors/volatile/dram_correctable"),
+    "ecc_uncorrectable": (
+        "ecc_errors/volatile/sram_uncorrectable", "ecc_errors/volatile/dram_uncorrectable",
+        "ecc_errors/volatile/sram_uncorrectable_parity", "ecc_errors/volatile/sram_uncorrectable_secded",
+    ),
+    "remapped_rows": ("remapped_rows/remapped_row_corr", "remapped_rows/remapped_row_unc"),
+    "retired_pages": (
+        "retired_pages/multiple_single_bit_retirement/retired_count",
+        "retired_pages/double_bit_retirement/retired_count",
+    ),
+}  # fmt: skip
+"""The counters, and the elements of nvidia-smi's report that they are the sums of.
+
+ECC errors count since the driver was loaded or the GPU was reset; rows and pages count since the GPU was made.
+"""
+
+
+def _counters(element: Element) -> dict[str, int]:
+    sums = {name: sum(_number(element, path) or 0 for path in paths) for name, paths in _COUNTED.items()}
+    return {name: count for name, count in sums.items() if count}
 
 
 _ECC_COUNTERS = (
@@ -285,6 +326,10 @@ def _problems(element: Element) -> tuple[tuple[str, ...], bool]:
         found.append("A memory row waits to be remapped.")
     if _text(element, "retired_pages/pending_retirement") == "Yes":
         found.append("A memory page waits to be retired.")
+    if _text(element, "ecc_errors/aggregate/sram_threshold_exceeded") == "Yes":
+        found.append(
+            "The SRAM has had more uncorrectable errors than its threshold. NVIDIA's field diagnostics are due."
+        )
     return tuple(found), failed
 
 
@@ -295,6 +340,8 @@ def _waiting(element: Element) -> str:
         return "A memory page waits to be retired, which needs a reset of the GPU or a reboot."
     if _text(element, "gpu_reset_status/reset_required") == "Yes":
         return "The GPU reports that it has to be reset."
+    if (action := _text(element, "gpu_recovery_action").lower()) in _RECOVERIES:
+        return f"The GPU reports that it needs {_RECOVERIES[action]}."
     for now, then, what in (("mig_mode/current_mig", "mig_mode/pending_mig", "MIG mode"),
                             ("ecc_mode/current_ecc", "ecc_mode/pending_ecc", "ECC mode")):  # fmt: skip
         current, pending = _text(element, now), _text(element, then)

@@ -13,7 +13,7 @@ _FILES = (
     "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "revision", "numa_node", "local_cpulist",
     "uevent", "driver", "iommu_group", "physfn", "virtfn*", "sriov_totalvfs", "sriov_numvfs", "current_link_speed",
     "current_link_width", "max_link_speed", "max_link_width", "boot_vga", "aer_dev_fatal", "aer_dev_nonfatal",
-    "infiniband",
+    "aer_dev_correctable", "infiniband",
 )  # fmt: skip
 
 PASS_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
@@ -68,7 +68,6 @@ def _function(tree: Tree, address: str, ids: pci.Ids) -> Device:
         attributes["enabled_vfs"] = enabled
     if driver in PASS_THROUGH:
         attributes["pass_through"] = True
-    errors = _errors(tree, folder, present)
     return Device(
         id=address, part_of=function_of, kind=kind, device_class=_class(kind, role, is_vf), role=role,
         pci_class=pci_class, vendor_id=vendor, device_id=device,
@@ -77,7 +76,7 @@ def _function(tree: Tree, address: str, ids: pci.Ids) -> Device:
         local_cpus=(tree.read(f"{folder}/local_cpulist") or "") if "local_cpulist" in present else "",
         iommu_group=_group(tree, folder, present), parent=parent, root=root, link=_link(tree, folder, present),
         total_vfs=total, vfs=_vfs(tree, folder, present), attributes=attributes, readiness=readiness, reason=reason,
-        problems=errors, health=Health.DEGRADED if errors else None,
+        counters=_counters(tree, folder, present),
     )  # fmt: skip
 
 
@@ -143,16 +142,27 @@ def _link(tree: Tree, folder: str, present: frozenset[str]) -> Link | None:
     return None if found == Link() else found
 
 
-def _errors(tree: Tree, folder: str, present: frozenset[str]) -> tuple[str, ...]:
-    """Return a sentence for each type of uncorrectable error that PCIe's error reporting has counted."""
-    found = []
-    for name, total, what in (("aer_dev_fatal", "TOTAL_ERR_FATAL", "fatal"),
-                              ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL", "non-fatal")):  # fmt: skip
-        text = (tree.read(f"{folder}/{name}") or "") if name in present else ""
+_COUNTERS = (
+    ("aer_dev_fatal", "TOTAL_ERR_FATAL", "pcie_fatal"),
+    ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL", "pcie_nonfatal"),
+    ("aer_dev_correctable", "TOTAL_ERR_COR", "pcie_correctable"),
+)
+"""Each file of PCIe's advanced error reporting, the line with its total, and the name of the counter."""
+
+
+def _counters(tree: Tree, folder: str, present: frozenset[str]) -> dict[str, int]:
+    """Return how many errors PCIe's advanced error reporting has counted since the machine started.
+
+    Source: Documentation/ABI/testing/sysfs-bus-pci-devices-aer in the kernel. A count that is zero is left out. Even a
+    sound function may have some, because the enumeration of a bus counts as unsupported requests.
+    """
+    found = {}
+    for file, total, name in _COUNTERS:
+        text = (tree.read(f"{folder}/{file}") or "") if file in present else ""
         count = next((line.split()[-1] for line in text.splitlines() if line.startswith(total)), "0")
-        if count.isdigit() and int(count):
-            found.append(f"{int(count)} {what} PCIe errors since the machine started.")
-    return tuple(found)
+        if count.isascii() and count.isdigit() and len(count) < 20 and int(count):
+            found[name] = int(count)
+    return found
 
 
 def _narrow(devices: list[Device]) -> list[Device]:

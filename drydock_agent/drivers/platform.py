@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from drydock_agent import pci
 from drydock_agent.driver import Findings
-from drydock_agent.facts import CpuFacts, Host, NumaNode
+from drydock_agent.facts import CpuFacts, Host, NumaNode, Value
 from drydock_agent.identity import identity, known
 from drydock_agent.tree import Tree
 
@@ -25,6 +25,8 @@ _SWITCHES = {
     "kvm_amd/parameters/sev_snp": "sev_snp",
 }  # fmt: skip
 
+_BOOT = "proc/sys/kernel/random/boot_id"
+
 _GUESTS = {"sys/class/misc/tdx_guest": "tdx_guest", "sys/class/misc/sev-guest": "sev_guest"}
 
 
@@ -38,7 +40,7 @@ class Platform:
         f"{_NODES}/node*/meminfo", f"{_NODES}/node*/cpu[0-9]*", f"{_CPUS}/cpu[0-9]*/topology/physical_package_id",
         f"{_CPUS}/cpu[0-9]*/topology/core_id", f"{_CPUS}/cpu[0-9]*", "sys/class/tpm/tpm*",
         "sys/class/tpm/tpm*/tpm_version_major", *(f"{_DMI}/{one}" for one in (*_DMI_FILES, *_SECRETS)),
-        *(f"{_KVM}/{one}" for one in _SWITCHES), *_GUESTS, "sys/kernel/iommu_groups/*",
+        *(f"{_KVM}/{one}" for one in _SWITCHES), *_GUESTS, "sys/kernel/iommu_groups/*", _BOOT,
     )  # fmt: skip
     tools: Mapping[str, tuple[str, ...]] = {}
 
@@ -52,9 +54,15 @@ class Platform:
             cpu=cpu, memory_mib=int(total[1]) >> 10 if total else None, numa_nodes=_nodes(tree), identities=identities,
             dmi={name: text for name in _DMI_FILES if (text := known(tree.read(f"{_DMI}/{name}")))},
             tpm=_tpm(tree), confidential=_confidential(tree, flags),
-            attributes={"iommu": True} if tree.names("sys/kernel/iommu_groups") else {},
+            attributes=_attributes(tree),
         )  # fmt: skip
         return Findings(host=host)
+
+
+def _attributes(tree: Tree) -> dict[str, Value]:
+    boot = identity(tree.read(_BOOT))
+    found: dict[str, Value] = {"boot_id": boot} if boot else {}
+    return found | ({"iommu": True} if tree.names("sys/kernel/iommu_groups") else {})
 
 
 def _processors(tree: Tree) -> tuple[set[str], CpuFacts]:

@@ -14,12 +14,14 @@ import pytest
 
 from blueprints.accelerators.kind import Accelerators
 from blueprints.answers import Failed, Json, Need
+from blueprints.contract import DeclaredAct
 from blueprints.specs import BlueprintView, Draft, HostView, LeaseView, ResourceView
 from blueprints.testing.conformance import Outside
 from drydock.demo import captured
 from interfaces.errors import Unreachable
 from interfaces.local.restrictions import device_group
 from interfaces.transport import Transport
+from tests.accelerators.fake_fpga import FPGA, FakeFpga
 from tests.accelerators.fake_smi import FRESH, FakeSmi
 from tests.blueprints import device_peers
 from tests.blueprints.device_peers import Place
@@ -42,6 +44,8 @@ class AcceleratorBench(OnMachine):
         self.root = machine.folder / "captured"
         self.cut = False
         self.smi = FakeSmi(machine.folder / "tools")
+        self.fpga: FakeFpga | None = None
+        self.address = ADDRESS
         self.place: Place | None = None
         if not machine.own_account:
             yield
@@ -54,7 +58,30 @@ class AcceleratorBench(OnMachine):
 
     def config(self) -> Json:
         nodes = {ADDRESS: [str(self.node)]} if self.place else {}
-        return {"captured": str(self.root), "hosts": ["rack-*"], "nodes": nodes, "tools": str(self.smi.folder)}
+        images = self.fpga.images() if self.fpga else {}
+        return {
+            "captured": str(self.root), "hosts": ["rack-*"], "nodes": nodes, "tools": str(self.smi.folder),
+            "images": images,
+        }  # fmt: skip
+
+    def act_arguments(self, act: str) -> Json:
+        return {"image": "filter"} if act == "program" else {}
+
+    def seen_of_act(self, resource: ResourceView, act: str) -> Json:
+        assert self.fpga is not None
+        return {"afu_id": self.fpga.afu.read_text(), "staged": Path("/var/lib/drydock-images").exists()}
+
+    def _prepared(self, act: DeclaredAct) -> ResourceView:
+        if not self.place:
+            pytest.skip("only root programs an FPGA")
+        self.address = FPGA if act.name == "program" else ADDRESS
+        return super()._prepared(act)
+
+    def degrade(self, resource: ResourceView) -> bool:
+        there = self.root / "drydock-tools/nvidia-smi.out"
+        errors = "<dram_uncorrectable>{}</dram_uncorrectable>"
+        there.write_text(there.read_text().replace(errors.format(0), errors.format(3)))
+        return True
 
     def requirements(self) -> Json:
         return {"class": "gpu", "model": "P100"}
@@ -82,7 +109,9 @@ class AcceleratorBench(OnMachine):
 
     def draft(self) -> Draft:
         self.plant()
-        return next(one for one in self.kind.discover(self.blueprint()) if one.attributes.get("address") == ADDRESS)
+        return next(
+            one for one in self.kind.discover(self.blueprint()) if one.attributes.get("address") == self.address
+        )
 
     def resource(self, draft: Draft | None = None, *, generation: int = 1) -> ResourceView:
         return replace(super().resource(draft, generation=generation), host=self.host)
@@ -91,6 +120,7 @@ class AcceleratorBench(OnMachine):
         if not self.root.exists():
             self.machine.folder.chmod(0o711)
             captured.write(self.root)
+            self.fpga = FakeFpga(self.machine.folder)
             self.root.chmod(0o755)
 
     def kill(self, resource: ResourceView) -> None:

@@ -121,6 +121,7 @@ def test_fpgas_of_dfl_have_their_interface_and_afu_ids():
     assert (found.device_class, found.readiness, found.reason) == ("fpga", "ready", "2 regions can be programmed.")
     assert found.attributes["interface_ids"] == ("9346116d892453c1bb5be4d1e0cd73dd",)
     assert found.attributes["afu_ids"] == ("d8424dc4a4a3c413",)
+    assert found.nodes == ("/dev/dfl-port.0",), "dfl-fme programs the card, and is for root alone"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from blueprints import registry
 from blueprints.amounts import Amounts
-from blueprints.answers import Answer, Ready, Resolution
+from blueprints.answers import Answer, Json, Ready, Resolution
 from blueprints.contract import Activates, Cleans, Controls, acts_of
 from blueprints.models import Blueprint, Credential
 from blueprints.parts import Part, State
@@ -248,6 +248,7 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         locks=locks(resource_id=resource.pk),
         part_of=wholes(resource.pk) if resource.part_of_id is not None else (),
         locality=tuple(resource.locality),
+        lease_facts=lambda: _facts_of_leases(resource.pk),
         host=lambda: host_of(resource.pk),
     )  # fmt: skip
 
@@ -258,6 +259,11 @@ def _own_credential(resource: Resource) -> dict[str, str]:
         return {}
     found = ResourceCredential.objects.filter(resource=resource).first()
     return {} if found is None else found.secrets
+
+
+def _facts_of_leases(resource_id: int) -> tuple[Json, ...]:
+    active = Lease.objects.filter(resource=resource_id, state="active")
+    return tuple(active.order_by("pk").values_list("facts", flat=True))
 
 
 _WHOLES = """
