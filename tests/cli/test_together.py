@@ -37,9 +37,15 @@ def test_a_count_beside_it_is_refused():
 
 
 def test_they_share_a_host_unless_something_else_is_wanted():
-    assert together.same("", [{}]) == "host"
-    assert together.same("parent", [{}]) == "parent"
-    assert together.same("", []) == ""
+    assert together.rule("", "", "", [{}], 1) == {"same": "host"}
+    assert together.rule("parent", "", "", [{}], 1) == {"same": "parent"}
+    assert together.rule("", "resource", "prefer", [], 2) == {"different": "resource", "near": "prefer"}
+
+
+def test_one_lease_cannot_be_near_others():
+    with pytest.raises(InvalidRequest) as refused:
+        together.rule("", "", "require", [], 1)
+    assert (refused.value.field, refused.value.hint) == ("near", "Request them with --with or --count.")
 
 
 def test_variables_of_several_devices_are_joined():
