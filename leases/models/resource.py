@@ -135,6 +135,11 @@ class Resource(models.Model):
         ]
         indexes = [
             models.Index(fields=["type", "id"], condition=Q(claimable=True, closed_by=[]), name="resource_open"),
+            models.Index(
+                fields=["type", "id"],
+                condition=Q(claimable=True, closed_by=[], busy_below=0) & ~Q(idle_since=None),
+                name="resource_whole",
+            ),
             models.Index(fields=["id"], condition=Q(tree_stale=True), name="resource_tree_stale"),
             models.Index(fields=["blueprint", "state"], condition=Q(gone_at=None), name="resource_there"),
             GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="resource_attributes", fastupdate=False),

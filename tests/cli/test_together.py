@@ -63,6 +63,16 @@ def test_a_command_runs_once_on_the_first_lease_of_a_group(cli, host):
     assert cli.json("leases") == []
 
 
+def test_near_is_one_host_and_excludes_other_rules(cli, host):
+    done = cli("lease", host, "--with", f"{host}:slots=1", "--near", "prefer", "--", "echo", "once")
+    assert done.stdout == "once\n"
+    for given in (("--near", "require"), ("--near", "closer", "--count", "2")):
+        assert "near" in cli("lease", host, *given, "--keep", code=2).stderr
+    said = cli("lease", host, "--count", "2", "--near", "prefer", "--same", "parent", "--keep", code=2).stderr
+    assert "near cannot be combined with same=parent" in said
+    assert cli.json("leases") == []
+
+
 def test_an_unknown_requirement_is_named(cli, host):
     said = cli("lease", host, "--with", f"{host}:colour=red", "--keep", code=2).stderr
     assert "colour" in said

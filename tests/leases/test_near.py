@@ -265,7 +265,8 @@ def test_a_requirement_that_no_host_can_meet_waits_until_one_can(tree, group):
     found = group(GPU, GPU, near="require")
     assert said(found[0]) == (
         "The 2 leases of the group are granted together in one host, with devices near one another. "
-        "No host has everything that they request; lab has room for all of them only in devices with no place in common."
+        "No host has everything that they request; "
+        "lab has room for all of them only in devices with no place in common."
     )
     tree("new", gpu=[A, A])
     Lease.objects.filter(pk__in=[one.pk for one in found]).update(due_at=None)

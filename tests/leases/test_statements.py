@@ -97,6 +97,21 @@ def test_a_lease_that_names_its_blueprint_does_not_read_what_others_have(bluepri
     assert (lease.state, lease.resource.blueprint.name) == ("active", "named")
 
 
+def test_a_whole_host_is_found_without_reading_those_with_leased_devices(blueprint, ask):
+    """Beside many devices too: the planner expects as many resources of each type."""
+    many = 2500
+    wholes, pieces = blueprint("wholes", kind="fake").pk, blueprint("pieces", kind="fake_activated").pk
+    population.resources(pieces, "fake_activated", many)
+    population.trees(wholes, pieces, "fake", "fake_activated", many, parts=1)
+    population.occupy(wholes)
+    for _ in range(4):
+        release.release(ask(exclusive=True).pk, actor="ada")
+    before = rows_read()
+    lease = ask(exclusive=True)
+    assert lease.resource.name == f"host-{many}"
+    assert rows_read() - before < 1000
+
+
 @pytest.fixture
 def another():
     """Another process's connection to the same database: ours does not see what it does."""
