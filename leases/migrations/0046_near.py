@@ -1,11 +1,16 @@
-"""Groups whose devices are near one another; and an index of free wholes, without stopping a write."""
+"""Groups whose devices are near one another; and reading a tree by its index, whatever the size of the table."""
 
-from django.contrib.postgres.operations import AddIndexConcurrently
+from pathlib import Path
+
 from django.db import migrations, models
+
+_HERE = Path(__file__).parent
+_TREE = (_HERE / "tree.sql").read_text()
+_BEGINS = _TREE.index("CREATE OR REPLACE FUNCTION drydock_below(")
+_BEFORE = _TREE[_BEGINS : _TREE.index("COMMENT ON FUNCTION drydock_below(")]
 
 
 class Migration(migrations.Migration):
-    atomic = False
     dependencies = [
         ("leases", "0043_resolutions"),
     ]
@@ -21,13 +26,5 @@ class Migration(migrations.Migration):
             name="distance",
             field=models.CharField(blank=True, db_default="", default="", max_length=200),
         ),
-        AddIndexConcurrently(
-            "resource",
-            models.Index(
-                fields=["type", "id"],
-                condition=models.Q(("busy_below", 0), ("claimable", True), ("closed_by", []))
-                & models.Q(("idle_since", None), _negated=True),
-                name="resource_whole",
-            ),
-        ),
+        migrations.RunSQL((_HERE / "below.sql").read_text(), _BEFORE),
     ]

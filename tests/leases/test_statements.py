@@ -112,6 +112,17 @@ def test_a_whole_host_is_found_without_reading_those_with_leased_devices(bluepri
     assert rows_read() - before < 1000
 
 
+def test_reading_what_is_below_a_host_does_not_read_all_resources(blueprint):
+    """The planner expects the recursion to find far more than the parts of a host."""
+    wholes, pieces = blueprint("wholes", kind="fake").pk, blueprint("pieces", kind="fake_activated").pk
+    population.trees(wholes, pieces, "fake", "fake_activated", 500, parts=9)
+    host = Resource.objects.filter(type="fake").latest("id").pk
+    rows("SELECT FROM drydock_below(%s)", (host,))
+    before = rows_read()
+    assert len(rows("SELECT FROM drydock_below(%s)", (host,))) == 9
+    assert rows_read() - before < 500
+
+
 @pytest.fixture
 def another():
     """Another process's connection to the same database: ours does not see what it does."""

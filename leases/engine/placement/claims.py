@@ -213,9 +213,11 @@ def _ids(placement: PlacementRequest) -> Sql:
     walk through all ids if it expected more matches than there are.
 
     For a request for whole resources, those that have nothing in use in or below them are searched first. Otherwise,
-    if nearly every host has a leased device, all hosts would be read.
+    if nearly every host has a leased device, all hosts would be read. A request for named resources looks only at these.
     """
     room, limit = has_room(placement), settings.DRYDOCK.candidate_limit
+    if placement.only_resources is not None:
+        return Sql(f"ARRAY(SELECT r.id FROM leases_resource r WHERE {room.text} LIMIT {limit})", room.params)
     usable = "r.claimable" if placement.within else "r.claimable AND r.closed_by = '{}'"
     if placement.exclusive and not placement.within:
         usable += " AND r.busy_below = 0 AND r.idle_since IS NOT NULL"

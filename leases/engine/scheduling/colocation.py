@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,10 +49,9 @@ class _Host:
 
     def has_enough(self, requests: list[PlacementRequest]) -> bool:
         """Return whether there are enough places for each distinct request, if the others take none of them."""
-        return all(
-            fitting(request, one) >= sum(other is one for other in self.options)
-            for request, one in zip(requests, self.options, strict=True)
-        )
+        wanted = Counter(map(id, self.options))
+        distinct = {id(one): (request, one) for request, one in zip(requests, self.options, strict=True)}
+        return all(fitting(request, one) >= wanted[key] for key, (request, one) in distinct.items())
 
 
 def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
