@@ -113,9 +113,10 @@ def test_a_whole_host_is_found_without_reading_those_with_leased_devices(bluepri
 
 
 def test_reading_what_is_below_a_host_does_not_read_all_resources(blueprint):
-    """The planner expects the recursion to find far more than the parts of a host."""
+    """The planner expects the recursion to find far more than the parts of a host, and these to be scattered."""
     wholes, pieces = blueprint("wholes", kind="fake").pk, blueprint("pieces", kind="fake_activated").pk
-    population.trees(wholes, pieces, "fake", "fake_activated", 500, parts=9)
+    for _ in range(2):
+        population.trees(wholes, pieces, "fake", "fake_activated", 400, parts=9)
     host = Resource.objects.filter(type="fake").latest("id").pk
     rows("SELECT FROM drydock_below(%s)", (host,))
     before = rows_read()
