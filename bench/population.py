@@ -101,6 +101,36 @@ def close_wholes(wholes: int, count: int) -> None:
         run(_CLOSE, {"wholes": wholes, "count": count})
 
 
+_POSITIONS = """
+    UPDATE leases_resource r SET attributes = r.attributes || '{"color": "gpu"}', locality = ARRAY['NUMA node 0',
+        'root port ' || (p.n - 1) / 4, 'switch ' || (p.n - 1) / 2]
+    FROM (SELECT id, row_number() OVER (PARTITION BY part_of_id ORDER BY id) AS n FROM leases_resource
+        WHERE blueprint_id = %(pieces)s) p WHERE r.id = p.id"""
+_NICS = """
+    INSERT INTO leases_resource (blueprint_id, type, name, origin, generation, state, total_slots, part_of_id, missed,
+        check_failures, attributes, locality)
+    SELECT %(pieces)s, %(part_type)s, h.name || '-nic', 'discovered', 1, 'active', 1, h.id, 0, 0, '{"color": "nic"}',
+        ARRAY['NUMA node 0', 'root port 0', 'switch 0']
+    FROM leases_resource h WHERE h.blueprint_id = %(wholes)s"""
+_BUSY = """
+    UPDATE leases_resource SET busy_below = 1 WHERE blueprint_id = %(wholes)s
+        AND id < (SELECT max(id) FROM leases_resource WHERE blueprint_id = %(wholes)s)"""
+
+
+def positions(wholes: int, pieces: int, part_type: str) -> None:
+    """Make the parts of each host GPUs, two at a switch and four at a root port, and add a NIC at the first switch."""
+    with _without_triggers():
+        run(_POSITIONS, {"pieces": pieces})
+        run(_NICS, {"wholes": wholes, "pieces": pieces, "part_type": part_type})
+        run("UPDATE leases_resource SET child_count = child_count + 1 WHERE blueprint_id = %s", (wholes,))
+
+
+def occupy(wholes: int) -> None:
+    """Let all hosts but the last appear to have a leased part."""
+    with _without_triggers():
+        run(_BUSY, {"wholes": wholes})
+
+
 def fill(resource_type: str, *, full: bool = True) -> None:
     """Make all resources of a type full, or empty again."""
     with _without_triggers():

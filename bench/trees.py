@@ -26,6 +26,10 @@ def figures(*, hosts: int = HOSTS, times: int = 60) -> Iterator[Figure]:
         for name in (f"bench-plain-{kind}", f"bench-tree-{kind}"):
             owner, pools[name] = prepare(kind, name, max_resources=0, min_ready=0)
     nine = [{"type": WHOLES}, *[{"type": CARDS}] * PARTS]
+    near = [
+        {"type": WHOLES, "exclusive": True}, *[{"type": CARDS, "requirements": {"color": "gpu"}}] * PARTS,
+        {"type": CARDS, "requirements": {"color": "nic"}},
+    ]  # fmt: skip
     both = [{"type": WHOLES, "exclusive": True}, *[{"type": CARDS}] * PARTS]
     for kind in (WHOLES, CARDS):
         population.resources(pools[f"bench-plain-{kind}"], kind, hosts)
@@ -43,6 +47,11 @@ def figures(*, hosts: int = HOSTS, times: int = 60) -> Iterator[Figure]:
     yield compared(f"one of {hosts} hosts, a slot", WHOLES)
     spent = timed(_group(owner, both, same="host"), max(3, times // 6))
     yield figure(f"tree: a host and {PARTS} cards in a group", spent * 1000, "ms", "a plain group", spent / group)
+    population.positions(pools[f"bench-tree-{WHOLES}"], pools[f"bench-tree-{CARDS}"], CARDS)
+    spent = timed(_group(owner, near, same="host", near="require"), max(3, times // 6))
+    yield figure(f"tree: a host and {PARTS} cards near a NIC", spent * 1000, "ms", "a plain group", spent / group)
+    population.occupy(pools[f"bench-tree-{WHOLES}"])
+    yield compared("a whole host, all others have a leased card", WHOLES, exclusive=True)
     population.close_wholes(pools[f"bench-tree-{WHOLES}"], hosts // 2)
     yield compared("a card, half of the hosts are closed", CARDS)
     population.close_wholes(pools[f"bench-tree-{WHOLES}"], hosts)
@@ -66,7 +75,7 @@ def _claim(owner: int, resource_type: str, **asked: Any) -> Callable[[], None]:
     return claim
 
 
-def _group(owner: int, asked: list[dict[str, Any]], *, same: str = "") -> Callable[[], None]:
+def _group(owner: int, asked: list[dict[str, Any]], *, same: str = "", near: str = "") -> Callable[[], None]:
     """A group, granted and released."""
     from leases.engine.lifecycle import release
     from leases.engine.scheduling import groups, request
@@ -77,7 +86,7 @@ def _group(owner: int, asked: list[dict[str, Any]], *, same: str = "") -> Callab
 
     def together() -> None:
         with hints.collected():
-            group, ids = request.request_group(requests, owner, actor="bench", same=same)
+            group, ids = request.request_group(requests, owner, actor="bench", same=same, near=near)
             outcome = groups.advance(group)
             assert outcome is groups.Outcome.GRANTED, outcome
             for lease_id in ids:

@@ -59,6 +59,11 @@ def distance(localities: Iterable[Sequence[str]]) -> Distance:
     return Distance(farness=LEVELS, levels=deepest, place="")
 
 
+def places(locality: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the known places of a locality as (level, name), the widest first. The widest level is 1."""
+    return [(level, name) for level, name in enumerate(locality, 1) if name]
+
+
 def problem(locality: Sequence[str]) -> str:
     """Return why a locality is malformed, or an empty string if it is well-formed."""
     if len(locality) > LEVELS:

@@ -38,12 +38,14 @@ class Leases(Operations):
         names={"requests": "leases"}, key="key", owned=True,
     )  # fmt: skip
     def request_group(
-        self, requests: Sequence[Request], *, same: str = "", different: str = "", key: str | None = None
-    ) -> list[LeaseInfo]:
+        self, requests: Sequence[Request], *, same: str = "", different: str = "", near: str = "",
+        key: str | None = None,
+    ) -> list[LeaseInfo]:  # fmt: skip
         """Request several leases, granted all together or not at all. They are returned in the same order.
 
         A request with a `count` stands for that many leases. `same` (`resource`, `parent` or `host`) and `different`
-        (`resource` or `parent`) say what they must share and what they must not share.
+        (`resource` or `parent`) say what they must share and what they must not share. `near` (`prefer` or `require`)
+        chooses devices of one host that are near one another.
         """
 
     @operation(

@@ -81,27 +81,35 @@ class Allocator:
 
 
 def allocate_many(
-    asked: Sequence[Allocator], *, same: str = "", different: str = "", idempotency_key: str | None = None
-) -> list[Lease]:
+    asked: Sequence[Allocator], *, same: str = "", different: str = "", near: str = "",
+    idempotency_key: str | None = None,
+) -> list[Lease]:  # fmt: skip
     """Request several leases for one owner that are granted all together or not at all. Return them in order.
 
     `same` (`resource`, `parent` or `host`) and `different` (`resource` or `parent`) say what the leases must share and
-    what they must not share. With `host`, all are on one host or on the devices in it. Raises InvalidRequest, and
-    Conflict if the idempotency key was used for another request.
+    what they must not share. With `host`, all are on one host or on the devices in it. `near` implies `host`: with
+    `prefer`, the devices nearest one another that are free are chosen; with `require`, the leases wait for devices that
+    share a place narrower than the host. Raises InvalidRequest, and Conflict if the idempotency key was used for
+    another request.
     """
     if not asked:
         return []
     who = patient(caller, asked[0].owner)
     requests = [one.request for one in asked]
-    ids = leases.request_group_patiently(who, requests, same=same, different=different, idempotency_key=idempotency_key)
+    ids = leases.request_group_patiently(
+        who, requests, same=same, different=different, near=near, idempotency_key=idempotency_key
+    )
     return [Lease(pk, who) for pk in ids]
 
 
 async def aallocate_many(
-    asked: Sequence[Allocator], *, same: str = "", different: str = "", idempotency_key: str | None = None
-) -> list[Lease]:
+    asked: Sequence[Allocator], *, same: str = "", different: str = "", near: str = "",
+    idempotency_key: str | None = None,
+) -> list[Lease]:  # fmt: skip
     """Request several leases from async code; see `allocate_many`."""
-    return await sync_to_async(allocate_many)(asked, same=same, different=different, idempotency_key=idempotency_key)
+    return await sync_to_async(allocate_many)(
+        asked, same=same, different=different, near=near, idempotency_key=idempotency_key
+    )
 
 
 class Lease:

@@ -39,7 +39,7 @@ def lease(
         int,
         typer.Option("--count", "--group-size", min=1, max=100, help="Number of leases, all granted together or none."),
     ] = 1,
-    with_: o.With = None, same: o.Same = "",
+    with_: o.With = None, same: o.Same = "", near: o.Near = "",
     different: Annotated[str, typer.Option(help="With --count: a separate `resource` or `parent` for each.")] = "",
     wait: Annotated[str | None, typer.Option("--wait", metavar="SPAN", help="Stop waiting after this time.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the lease, and print how to use it.")] = False,
@@ -74,6 +74,7 @@ def lease(
     )  # fmt: skip
     _give_heartbeat(given, heartbeat_limit, keeps=keep or bool(run or container))
     others = together.companions(given, with_, count)
+    rule = together.rule(same, different, near, others, count)
     if work := lease_run.requested_workload(run, container, command or [], cwd, o.variables(env), stdin=stdin):
         given["workload"] = work
     errand = (lease_run.WorkloadRun if work else LeaseRun)(
@@ -85,7 +86,7 @@ def lease(
         if command and not work:
             _refuse_without_commands(client, given)
         with client.attended() as attended:
-            code = errand.run(client, attended, lambda: _ask(client, given, count, others, same, different))
+            code = errand.run(client, attended, lambda: _ask(client, given, count, others, rule))
     raise typer.Exit(code)
 
 
@@ -118,13 +119,15 @@ def _refuse_without_commands(client: Client, given: dict[str, Any]) -> None:
 
 
 def _ask(
-    client: Client, given: dict[str, Any], count: int, others: list[dict[str, Any]], same: str, different: str
-) -> list[int]:  # fmt: skip
+    client: Client, given: dict[str, Any], count: int, others: list[dict[str, Any]], rule: Mapping[str, str]
+) -> list[int]:
     if count == 1 and not others:
         return [client.request(given).id]
     key = given.pop("idempotency_key", None)
-    asked, same = [given | {"count": count}, *others], together.same(same, others)
-    return [info.id for info in client.request_group(asked, same=same, different=different, key=key)]
+    asked = [given | {"count": count}, *others]
+    return [
+        info.id for info in client.request_group(asked, key=key, **{name: one for name, one in rule.items() if one})
+    ]
 
 
 @guarded
@@ -287,6 +290,7 @@ def _facts(info: LeaseInfo) -> list[tuple[str, object]]:
         ("exclusive", info.exclusive), ("requirements", dict(info.requirements)),
         ("labels", dict(info.labels)), ("note", info.note),
         ("until", info.until), ("heartbeat limit", info.heartbeat_limit), ("group", info.group),
+        ("distance", info.distance),
         ("builds take about", in_words(info.progress.estimate) if info.progress and info.progress.estimate else None),
         ("held until", info.hold_until if info.held else None), ("replaced by", info.replaced_by),
         ("interfaces", list(info.interfaces)), *lease_run.workload_facts(info), *readable_facts(info.facts),

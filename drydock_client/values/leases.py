@@ -130,6 +130,11 @@ class LeaseInfo:
     """The reason why the lease is waiting, if it is pending."""
     note: str = ""
     """The note that the owner has written on the lease."""
+    distance: str = ""
+    """The distance between the devices of the lease's group, such as `all at switch 0000:02:00.0`.
+
+    Empty if the group was requested without `near`, or has fewer than two devices.
+    """
 
     @property
     def over(self) -> bool:

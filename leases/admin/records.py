@@ -202,10 +202,10 @@ class LeaseGroupAdmin(RecordAdmin):
     """The admin of groups of leases, which are granted all together or not at all."""
 
     related = ("owner",)
-    list_display = ("number", "owner", "same", "different", "asked")
+    list_display = ("number", "owner", "same", "different", "near", "distance", "asked")
     search_fields = ("=id", "=leases__id")
     ordering = ("-id",)
-    fields = ("owner", "same", "different", "asked")
+    fields = ("owner", "same", "different", "near", "distance", "asked")
 
     number = columns.number()
     asked = columns.time("requested", "created_at")

@@ -24,6 +24,10 @@ class LeaseGroup(models.Model):
     same = models.CharField(max_length=16, blank=True, default="", db_default="")
     different = models.CharField(max_length=16, blank=True, default="", db_default="")
     """What the members must have in common (`same`) or must not (`different`): `resource` or `parent`."""
+    near = models.CharField(max_length=16, blank=True, default="", db_default="")
+    """`prefer` or `require` if devices near one another are wanted. See `placement.assignment.nearest`."""
+    distance = models.CharField(max_length=200, blank=True, default="", db_default="")
+    """The distance between the devices that the members were granted, in words. Empty unless `near` is set."""
     idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - NULL is not unique
     fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
     created_at = models.DateTimeField(db_default=Now())

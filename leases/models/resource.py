@@ -149,6 +149,11 @@ class Resource(models.Model):
                 fields=["type", "id"], condition=Q(claimable=True, closed_by=[], health="ok"), name="resource_healthy"
             ),
             models.Index(fields=["type", "id"], condition=~Q(health="ok") & Q(gone_at=None), name="resource_unhealthy"),
+            models.Index(
+                fields=["type", "id"],
+                condition=Q(claimable=True, closed_by=[], busy_below=0) & ~Q(idle_since=None),
+                name="resource_whole",
+            ),
             models.Index(fields=["id"], condition=Q(tree_stale=True), name="resource_tree_stale"),
             models.Index(fields=["blueprint", "state"], condition=Q(gone_at=None), name="resource_there"),
             GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="resource_attributes", fastupdate=False),

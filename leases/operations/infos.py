@@ -47,7 +47,7 @@ def leases(found: QuerySet[Lease], who: Caller | None = None) -> list[LeaseInfo]
 
     `who` is the caller, by default the owner of each lease. A value has only what this user may see.
     """
-    return _infos(list(with_workers(found.select_related("owner", "resource__blueprint"))), who)
+    return _infos(list(with_workers(found.select_related("owner", "resource__blueprint", "group"))), who)
 
 
 def lease(row: Lease, who: Caller | None = None) -> LeaseInfo:
@@ -137,6 +137,7 @@ def lease_info(
         "owner": "" if row.owner is None else row.owner.get_username(), "reason": told.reason, "message": told.message,
         "resource_name": "" if resource is None else resource.name,
         "blueprint": "" if resource is None else resource.blueprint.name, "ending": bool(row.release_wanted),
+        "distance": "" if row.group is None or row.state == "pending" else row.group.distance,
         "place": None if why is None else why.place, "progress": under_way, "waiting": why,
         "verdicts": why.verdicts if why is not None else verdicts(row.verdicts) if row.state in _DECIDED else (),
         "interfaces": () if resource is None else interface_names(resource.blueprint.kind),

@@ -37,6 +37,7 @@ from leases.validation.input_checks import checked
 from leases.validation.requests import LARGEST_GROUP, LeaseRequest
 
 SAME, DIFFERENT = ("", "resource", "parent", "host"), ("", "resource", "parent")
+NEAR = ("", "prefer", "require")
 
 
 @checked
@@ -71,18 +72,26 @@ def request_patiently(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, o
 @checked
 def request_group(
     who: Caller, given: Sequence[Mapping[str, Any] | LeaseRequest], *, owner: Any = None, same: str = "",
-    different: str = "", idempotency_key: str | None = None,
+    different: str = "", near: str = "", idempotency_key: str | None = None,
 ) -> list[int]:  # fmt: skip
     """Request several leases that are granted all together or not at all. Return their ids in order.
 
     `same` (`resource`, `parent` or `host`) and `different` (`resource` or `parent`) say what the leases must share and
-    what they must not share. With `host`, all are on one host: on itself, or on the devices in it. A request with a
-    `count` stands for that many leases. Raises what `request` raises.
+    what they must not share. With `host`, all are on one host: on itself, or on the devices in it. `near` implies
+    `host`: with `prefer`, the devices nearest one another that are free are chosen; with `require`, the leases wait for
+    devices that share a place narrower than the host. A request with a `count` stands for that many leases. Raises
+    what `request` raises.
     """
-    for field, value, known in (("same", same, SAME), ("different", different, DIFFERENT)):
+    for field, value, known in (("same", same, SAME), ("different", different, DIFFERENT), ("near", near, NEAR)):
         if value not in known:
             choices = ", ".join(known[1:])
             raise InvalidRequest(f"{value!r} is not valid here.", field=field, hint=f"Choose one of: {choices}.")
+    if near and same not in ("", "host"):
+        raise InvalidRequest(
+            f"near cannot be combined with same={same}, because it chooses devices in one host.", field="near",
+            hint="Omit same, or set it to host.",
+        )  # fmt: skip
+    same = "host" if near else same
     keyed = idempotency_key is not None
     given = [one for each in given[: LARGEST_GROUP + 1] for one in requests.members(each, keyed=keyed)]
     if not 1 <= len(given) <= LARGEST_GROUP:
@@ -92,7 +101,7 @@ def request_group(
     whose = on_behalf(who, owner)
     asked = [lifetimes.bounded(who, whose, requests.read(one)) for one in given]
     _, ids = lease_request.request_group(
-        asked, whose.id, actor=who.actor, same=same, different=different,
+        asked, whose.id, actor=who.actor, same=same, different=different, near=near,
         idempotency_key=idempotency_key,
     )  # fmt: skip
     return ids
@@ -101,14 +110,16 @@ def request_group(
 @checked
 def request_group_patiently(
     who: Caller, given: Sequence[Mapping[str, Any] | LeaseRequest], *, owner: Any = None, same: str = "",
-    different: str = "", idempotency_key: str | None = None,
+    different: str = "", near: str = "", idempotency_key: str | None = None,
 ) -> list[int]:  # fmt: skip
     """Request several leases as `request_group` does, and retry as `request_patiently` does."""
     key = idempotency_key
     if key is None and not connection.in_atomic_block and len(given) <= LARGEST_GROUP:
         given = [one for each in given for one in requests.members(each)]
         key = uuid.uuid4().hex
-    return patient(request_group, who, given, owner=owner, same=same, different=different, idempotency_key=key)
+    return patient(
+        request_group, who, given, owner=owner, same=same, different=different, near=near, idempotency_key=key
+    )
 
 
 @checked

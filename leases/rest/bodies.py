@@ -85,6 +85,13 @@ class Group(Body):
         Literal["", "resource", "parent"],
         Field(description="Place each lease on a different `resource`, or below a different `parent`."),
     ] = ""
+    near: Annotated[
+        Literal["", "prefer", "require"],
+        Field(
+            description="Implies `same: host`. With `prefer`, the free devices nearest one another are chosen; with "
+            "`require`, the leases wait for devices that share a place narrower than the host, such as a NUMA node."
+        ),
+    ] = ""
 
 
 class Job(Body):

@@ -37,9 +37,15 @@ def test_a_count_beside_it_is_refused():
 
 
 def test_they_share_a_host_unless_something_else_is_wanted():
-    assert together.same("", [{}]) == "host"
-    assert together.same("parent", [{}]) == "parent"
-    assert together.same("", []) == ""
+    assert together.rule("", "", "", [{}], 1) == {"same": "host"}
+    assert together.rule("parent", "", "", [{}], 1) == {"same": "parent"}
+    assert together.rule("", "resource", "prefer", [], 2) == {"different": "resource", "near": "prefer"}
+
+
+def test_one_lease_cannot_be_near_others():
+    with pytest.raises(InvalidRequest) as refused:
+        together.rule("", "", "require", [], 1)
+    assert (refused.value.field, refused.value.hint) == ("near", "Request them with --with or --count.")
 
 
 def test_variables_of_several_devices_are_joined():
@@ -54,6 +60,16 @@ def test_variables_of_several_devices_are_joined():
 def test_a_command_runs_once_on_the_first_lease_of_a_group(cli, host):
     done = cli("lease", host, "--with", f"{host}:slots=1", "--same", "resource", "--", "echo", "once")
     assert done.stdout == "once\n"
+    assert cli.json("leases") == []
+
+
+def test_near_is_one_host_and_excludes_other_rules(cli, host):
+    done = cli("lease", host, "--with", f"{host}:slots=1", "--near", "prefer", "--", "echo", "once")
+    assert done.stdout == "once\n"
+    for given in (("--near", "require"), ("--near", "closer", "--count", "2")):
+        assert "near" in cli("lease", host, *given, "--keep", code=2).stderr
+    said = cli("lease", host, "--count", "2", "--near", "prefer", "--same", "parent", "--keep", code=2).stderr
+    assert "near cannot be combined with same=parent" in said
     assert cli.json("leases") == []
 
 

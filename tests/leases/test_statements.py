@@ -97,6 +97,33 @@ def test_a_lease_that_names_its_blueprint_does_not_read_what_others_have(bluepri
     assert (lease.state, lease.resource.blueprint.name) == ("active", "named")
 
 
+def test_a_whole_host_is_found_without_reading_those_with_leased_devices(blueprint, ask):
+    """Beside many devices too: the planner expects as many resources of each type."""
+    many = 2500
+    wholes, pieces = blueprint("wholes", kind="fake").pk, blueprint("pieces", kind="fake_activated").pk
+    population.resources(pieces, "fake_activated", many)
+    population.trees(wholes, pieces, "fake", "fake_activated", many, parts=1)
+    population.occupy(wholes)
+    for _ in range(4):
+        release.release(ask(exclusive=True).pk, actor="ada")
+    before = rows_read()
+    lease = ask(exclusive=True)
+    assert lease.resource.name == f"host-{many}"
+    assert rows_read() - before < 1000
+
+
+def test_reading_what_is_below_a_host_does_not_read_all_resources(blueprint):
+    """The planner expects the recursion to find far more than the parts of a host, and these to be scattered."""
+    wholes, pieces = blueprint("wholes", kind="fake").pk, blueprint("pieces", kind="fake_activated").pk
+    for _ in range(2):
+        population.trees(wholes, pieces, "fake", "fake_activated", 400, parts=9)
+    host = Resource.objects.filter(type="fake").latest("id").pk
+    rows("SELECT FROM drydock_below(%s)", (host,))
+    before = rows_read()
+    assert len(rows("SELECT FROM drydock_below(%s)", (host,))) == 9
+    assert rows_read() - before < 500
+
+
 @pytest.fixture
 def another():
     """Another process's connection to the same database: ours does not see what it does."""

@@ -13,7 +13,7 @@ from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock_client.http import HttpClient
 from leases.local import LocalClient
 from leases.messaging.inline import settle
-from leases.models import Lease
+from leases.models import Lease, Resource
 from leases.operations.callers import caller
 from leases.rest import tokens
 from tests.servers import Server
@@ -38,6 +38,26 @@ def client(server):
     yield make
     for one in made:
         one.close()
+
+
+def test_devices_near_one_another_are_requested_and_shown_over_http(client, owner, blueprint):
+    wholes = blueprint("hosts", kind="fake", max_builds=0)
+    parts = blueprint("parts", kind="fake_activated", max_builds=0)
+    known = {"state": "active", "origin": "discovered"}
+    host = Resource.objects.create(blueprint=wholes, type="fake", name="lab", total_slots=4, **known)
+    for n, place in enumerate((["node 0", "switch 1"], ["node 1", "switch 2"], ["node 1", "switch 2"])):
+        Resource.objects.create(
+            blueprint=parts, type="fake_activated", name=f"gpu-{n}", part_of=host, locality=place, **known
+        )  # fmt: skip
+    ada = client(owner)
+    made = ada.request_group([{"type": "fake"}, {"type": "fake_activated", "count": 2}], near="require")
+    settle()
+    found = ada.group(made[0].group)
+    assert [one.resource_name for one in found] == ["lab", "gpu-1", "gpu-2"]
+    assert {one.distance for one in found} == {"all at switch 2"}
+    assert found == LocalClient(caller(owner)).group(made[0].group)
+    with pytest.raises(InvalidRequest, match="near"):
+        ada.request_group([{"type": "fake"}] * 2, same="parent", near="require")
 
 
 def test_here_and_over_http_are_the_same(client, owner, chief, blueprint):

@@ -43,6 +43,9 @@ def test_requests_that_mean_nothing(ada):
     attempt("POST", "groups", 400, "leases.1.slots", {"leases": [{"type": "fake"}, {"type": "fake", "slots": -1}]})
     attempt("POST", "groups", 400, "leases", {"leases": []})
     attempt("POST", "groups", 400, "same", {"leases": [{"type": "fake"}], "same": "everything"})
+    for near in ("close", "PREFER", None, True, 7, ["prefer"]):
+        attempt("POST", "groups", 400, "near", {"leases": [{"type": "fake"}] * 2, "near": near})
+    attempt("POST", "groups", 400, "near", {"leases": [{"type": "fake"}] * 2, "near": "prefer", "same": "parent"})
     attempt.done()
 
 

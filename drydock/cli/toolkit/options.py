@@ -198,6 +198,16 @@ Same = Annotated[
     ),
 ]  # fmt: skip
 
+Near = Annotated[
+    str,
+    typer.Option(
+        "--near", metavar="prefer|require",
+        help="With --count or --with: lease devices of one host that are near one another. `prefer` takes the nearest "
+        "that are free; `require` waits for devices that share a PCIe switch, root port, root bus or NUMA node.",
+        rich_help_panel=_REST,
+    ),
+]  # fmt: skip
+
 Run = Annotated[
     str | None,
     typer.Option("--run", metavar="LINE", help="Workload of the lease: one line for its shell.", rich_help_panel=_REST),

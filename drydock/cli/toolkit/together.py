@@ -46,9 +46,17 @@ def _hint() -> str:
     return _HINT + ", ".join(sorted(_FIELDS)) + "."
 
 
-def same(wanted: str, others: list[dict[str, Any]]) -> str:
-    """Return what the leases must share: one host unless something else is wanted."""
-    return wanted or ("host" if others else "")
+def rule(same: str, different: str, near: str, others: list[dict[str, Any]], count: int) -> dict[str, str]:
+    """Return the rule of the group: the leases of `--with` are in one host unless `same` says something else.
+
+    Raises InvalidRequest if `near` is given for a single lease.
+    """
+    if near and not others and count == 1:
+        raise InvalidRequest(
+            "--near needs several leases.", field="near", hint="Request them with --with or --count."
+        )  # fmt: skip
+    given = {"same": same or ("host" if others else ""), "different": different, "near": near}
+    return {name: value for name, value in given.items() if value}
 
 
 def variables(infos: Iterable[LeaseInfo]) -> dict[str, str]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from django.conf import settings
 
+from blueprints import localities
 from blueprints.amounts import CLASSES, Amounts
+from blueprints.localities import LEVELS, Distance, Locality
 from leases.engine.core.database import rows
 from leases.engine.placement.constraints import PlacementRequest, Sql, has_room, suits
 from leases.engine.placement.pending import read_json
@@ -23,6 +25,18 @@ class Place:
     free: Mapping[str, int]
     reserved: bool = False
     """True if the resource is already reserved for the group."""
+    locality: Locality = ()
+    """The position of the resource in its host."""
+
+    @property
+    def is_device(self) -> bool:
+        """Whether the resource is in a host, and so has a position there, known or not."""
+        return self.parent_id is not None
+
+    @property
+    def within(self) -> list[tuple[int, str]]:
+        """The places that the resource is in, as (level, name), the widest first. The narrowest is the resource itself."""
+        return [*localities.places(self.locality), (LEVELS + 1, str(self.resource_id))] if self.is_device else []
 
     @property
     def whole(self) -> Amounts:
@@ -35,24 +49,26 @@ class Place:
 class Rule:
     """The rule of a group: its members must share (`same`) or must not share (`different`) a resource or a parent.
 
-    `same` can also be `host`: all resources are one host (a topmost resource), or in it. `held` has the resources that
-    are already assigned to members.
+    `same` can also be `host`: all resources are one host (a topmost resource), or in it. `near` (`prefer` or `require`)
+    is then how the devices among them are chosen. `held` has the resources that are already assigned to members.
     """
 
     same: str = ""
     different: str = ""
+    near: str = ""
     held: tuple[Place, ...] = ()
 
 
 def rule_of(group_id: int) -> Rule:
     """Return the rule of a group, with the resources that its members hold now."""
-    same, different = rows("SELECT same, different FROM leases_leasegroup WHERE id = %s", (group_id,))[0]
+    same, different, near = rows("SELECT same, different, near FROM leases_leasegroup WHERE id = %s", (group_id,))[0]
     held = rows(
-        "SELECT r.id, r.part_of_id FROM leases_lease l JOIN leases_resource r ON r.id = l.resource_id"
+        "SELECT r.id, r.part_of_id, r.locality FROM leases_lease l JOIN leases_resource r ON r.id = l.resource_id"
         " WHERE l.group_id = %s AND l.state IN ('acquired', 'active')",
         (group_id,),
     )
-    return Rule(same=same, different=different, held=tuple(Place(resource_id=i, parent_id=p, free={}) for i, p in held))
+    there = tuple(Place(resource_id=i, parent_id=p, free={}, locality=tuple(where)) for i, p, where in held)
+    return Rule(same=same, different=different, near=near, held=there)
 
 
 def narrowed(requests: list[PlacementRequest], rule: Rule) -> list[PlacementRequest]:
@@ -102,16 +118,16 @@ def places(placement: PlacementRequest, *, limit: int | None = None, when_empty:
     worse = "r.health <> 'ok', " if placement.may_be_degraded or when_empty else ""
     extra_free = "c.total" if when_empty else "c.total - c.used"
     sql = f"""
-        SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, {free},
+        SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, r.locality, {free},
             (SELECT json_object_agg(c.name, {extra_free}) FROM leases_capacity c WHERE c.resource_id = r.id)
         FROM leases_resource r WHERE {room.text}
         ORDER BY r.reserved_for_id IS NULL, {worse}r.id LIMIT {limit or settings.DRYDOCK.candidate_limit}"""
     return [
         Place(
-            resource_id=i, parent_id=p, reserved=reserved,
+            resource_id=i, parent_id=p, reserved=reserved, locality=tuple(where),
             free=dict(zip(CLASSES, free, strict=True)) | (read_json(extra) or {}),
         )
-        for i, p, reserved, *free, extra in rows(sql, room.params)
+        for i, p, reserved, where, *free, extra in rows(sql, room.params)
     ]  # fmt: skip
 
 
@@ -121,13 +137,16 @@ _IN_SERVICE = Sql("r.state IN ('pending', 'active') AND NOT r.drained AND NOT r.
 _STEPS = 20_000
 
 
-def assign(options: list[list[Place]], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
+def assign(
+    options: list[list[Place]], requests: list[PlacementRequest], rule: Rule, budget: list[int] | None = None
+) -> list[Place] | None:
     """Assign a resource to every pending member by the group's rule. Return None if that is impossible.
 
     A pure function that runs a bounded depth-first search. If two members in succession have the same list of options,
-    they ask for the same, and the second is assigned no earlier place of the list than the first.
+    they ask for the same, and the second is assigned no earlier place of the list than the first. Several searches can
+    share one `budget` of steps.
     """
-    budget = [_STEPS]
+    budget = [_STEPS] if budget is None else budget
 
     def extend(chosen: list[Place], start: int) -> list[Place] | None:
         member = len(chosen)
@@ -175,3 +194,138 @@ def _has_room_beside(place: Place, own: PlacementRequest, beside: list[Placement
     needed = total([own, *beside])
     asked = {name: getattr(needed, name) for name in CLASSES} | dict(needed.extra)
     return all(amount <= place.free.get(name, 0) for name, amount in asked.items())
+
+
+def fitting(request: PlacementRequest, options: Sequence[Place]) -> int:
+    """Return how many members with this request fit on these resources."""
+    return sum(_times(request, one) for one in options)
+
+
+def _times(request: PlacementRequest, place: Place) -> int:
+    if request.exclusive:
+        return 1
+    asked = {name: getattr(request.amounts, name) for name in CLASSES} | dict(request.amounts.extra)
+    return min((place.free.get(name, 0) // amount for name, amount in asked.items() if amount), default=0)
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Vicinity:
+    """A place in a host that has enough resources for every member. Vicinities are ordered, the narrowest first."""
+
+    farness: int
+    """The farness of resources that share this place, and none that is narrower. -1 if it is one resource."""
+    room: int
+    """How many members would find room. Of two places at one level, the one with less room is used first."""
+    name: str
+
+
+def vicinities(options: list[list[Place]], requests: list[PlacementRequest], rule: Rule) -> list[Vicinity]:
+    """Return the places in a host that have enough resources for every member, the narrowest first.
+
+    Counts only, so that it is cheap: members that ask for different things may still compete for one resource. A
+    resource that is not a device, such as the host itself, counts as if it were in every place.
+    """
+    kinds = {id(one): n for n, one in enumerate(options)}
+    wanted = Counter(map(id, options))
+    anywhere = Counter[int]()
+    found: dict[tuple[int, str], Counter[int]] = {}
+    for key, n in kinds.items():
+        for place in options[n]:
+            times = _times(requests[n], place)
+            if not place.is_device:
+                anywhere[key] += times
+            for where in place.within:
+                found.setdefault(where, Counter())[key] += times
+    held = [one.within for one in rule.held if one.is_device]
+    return sorted(
+        Vicinity(farness=LEVELS - level, room=room.total(), name=name)
+        for (level, name), room in found.items()
+        if all(room[key] + anywhere[key] >= n for key, n in wanted.items())
+        and all((level, name) in one for one in held)
+    )  # fmt: skip
+
+
+def nearest(
+    options: list[list[Place]], requests: list[PlacementRequest], rule: Rule, found: Sequence[Vicinity]
+) -> list[Place] | None:
+    """Assign resources of one host to all members, with the shortest possible distance between the devices.
+
+    `found` are the `vicinities` of these options. If devices share no place, or one of them has no known position, the
+    result is None if the rule is `require`.
+
+    A pure function. The devices of a set share a place exactly if all of them are in it, so one assignment is tried
+    for each place, instead of one for each set. If every resource has room for one member, an assignment is found or
+    ruled out in polynomial time; otherwise by a bounded search.
+    """
+    budget = [_STEPS]
+    for place in found:
+        level = LEVELS - place.farness
+        chosen = _assign_within(options, requests, rule, (level, place.name), budget)
+        if chosen is not None:
+            return chosen
+    chosen = _assign_within(options, requests, rule, None, budget)
+    apart = None if chosen is None else distance_between(chosen, rule)
+    return None if rule.near == "require" and apart is not None and not apart.place else chosen
+
+
+def distance_between(chosen: Sequence[Place], rule: Rule) -> Distance | None:
+    """Return the distance between the devices of a group. None if it has fewer than two."""
+    devices = {one.resource_id: one.locality for one in (*rule.held, *chosen) if one.is_device}
+    return localities.distance(devices.values()) if len(devices) > 1 else None
+
+
+def _assign_within(
+    options: list[list[Place]], requests: list[PlacementRequest], rule: Rule, where: tuple[int, str] | None,
+    budget: list[int],
+) -> list[Place] | None:  # fmt: skip
+    """Assign resources in one place, or anywhere in the host if `where` is None.
+
+    Options are tried in the order of their positions, so that the devices are near one another within the place too.
+    """
+    kinds: dict[int, list[Place]] = {}
+    for request, one in zip(requests, options, strict=True):
+        if id(one) not in kinds:
+            inside = [place for place in one if _is_within(place, where) and _times(request, place)]
+            kinds[id(one)] = sorted(inside, key=lambda place: place.locality)
+    within = [kinds[id(one)] for one in options]
+    if rule.different or not _one_each(within, requests):
+        return assign(within, requests, rule, budget)
+    return _match(within)
+
+
+def _is_within(place: Place, where: tuple[int, str] | None) -> bool:
+    return where is None or not place.is_device or where in place.within
+
+
+def _one_each(options: list[list[Place]], requests: list[PlacementRequest]) -> bool:
+    """Return whether no resource has room for two of the members that could use it."""
+    slots: dict[int, list[int]] = {}
+    free: dict[int, int] = {}
+    for request, one in zip(requests, options, strict=True):
+        for place in one if not request.exclusive else ():
+            slots.setdefault(place.resource_id, []).append(request.amounts.slots)
+            free[place.resource_id] = place.free["slots"]
+    return all(len(found) < 2 or sum(sorted(found)[:2]) > free[pk] for pk, found in slots.items())
+
+
+def _match(options: list[list[Place]]) -> list[Place] | None:
+    """Assign a resource of its own to each member, by augmenting paths. Return None if that is impossible."""
+    chosen: dict[int, tuple[int, Place]] = {}
+
+    def give(member: int, seen: set[int]) -> bool:
+        there = [place for place in options[member] if place.resource_id not in seen]
+        free = next((place for place in there if place.resource_id not in chosen), None)
+        if free is not None:
+            chosen[free.resource_id] = member, free
+            return True
+        for place in there:
+            if place.resource_id not in seen:
+                seen.add(place.resource_id)
+                if give(chosen[place.resource_id][0], seen):
+                    chosen[place.resource_id] = member, place
+                    return True
+        return False
+
+    if not all(give(member, set()) for member in range(len(options))):
+        return None
+    return [place for _, place in sorted(chosen.values(), key=lambda one: one[0])]

@@ -141,7 +141,8 @@ def _relatives(placement: PlacementRequest, room: Room, *, waits: bool) -> str:
         placement.exclusive,
         placement.amounts.slots,
     )
-    return str(rows("SELECT drydock_tree_permits(%s, %s, %s::bigint[], %s, %s, %s)", (*given, waits))[0][0])
+    sql = "SELECT drydock_tree_permits(%s, %s, %s::bigint[], %s, %s, %s)"
+    return str(rows(sql, (*given, waits), hot=True)[0][0])
 
 
 def _without(placement: PlacementRequest, room: Room) -> PlacementRequest:
@@ -211,16 +212,25 @@ def _ids(placement: PlacementRequest) -> Sql:
 
     Otherwise the SQL searches by the most selective index. It orders by an expression, because the planner would
     walk through all ids if it expected more matches than there are.
+
+    For a request for whole resources, those that have nothing in use in or below them are searched first. Otherwise,
+    if nearly every host has a leased device, all hosts would be read. A request for named resources looks only at these.
     """
     room, limit = has_room(placement), settings.DRYDOCK.candidate_limit
+    if placement.only_resources is not None:
+        return Sql(f"ARRAY(SELECT r.id FROM leases_resource r WHERE {room.text} LIMIT {limit})", room.params)
     usable = "r.claimable" if placement.within else "r.claimable AND r.closed_by = '{}'"
     usable += "" if placement.may_be_degraded else " AND r.health = 'ok'"
-    near = f"(SELECT * FROM leases_resource r WHERE r.type = %s AND {usable} ORDER BY r.id LIMIT {_NEAR * limit})"
+    if placement.exclusive and not placement.within:
+        usable += " AND r.busy_below = 0 AND r.idle_since IS NOT NULL"
+    # A range, because for a single type the planner might walk through all ids, in which a rare type comes late.
+    of_type = f"r.type >= %s AND r.type <= %s AND {usable} ORDER BY r.type, r.id"
+    near = f"(SELECT * FROM leases_resource r WHERE {of_type} LIMIT {_NEAR * limit})"
     return Sql(
         f"""coalesce(
-            nullif(ARRAY(SELECT r.id FROM {near} r WHERE {room.text} ORDER BY r.id LIMIT {limit}), '{{}}'),
+            nullif(ARRAY(SELECT r.id FROM {near} r WHERE {room.text} ORDER BY r.type, r.id LIMIT {limit}), '{{}}'),
             ARRAY(SELECT r.id FROM leases_resource r WHERE {room.text} ORDER BY r.id + 0 LIMIT {limit}))""",
-        (placement.type, *room.params, *room.params),
+        (placement.type, placement.type, *room.params, *room.params),
     )
 
 

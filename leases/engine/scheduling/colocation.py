@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from django.conf import settings
 
-from blueprints.amounts import CLASSES
+from blueprints.localities import LEVELS
 from leases.engine.core.database import rows, run
-from leases.engine.placement.assignment import Place, Rule, assign, places
+from leases.engine.placement.assignment import (
+    Place,
+    Rule,
+    Vicinity,
+    assign,
+    distance_between,
+    fitting,
+    nearest,
+    places,
+    vicinities,
+)
 from leases.engine.placement.claims import Obstacle
 from leases.engine.placement.constraints import PlacementRequest
 from leases.engine.scheduling.place import RESERVE
@@ -36,28 +47,19 @@ class _Host:
     id: int
     options: list[list[Place]]
 
-    def choose(self, requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-        """Return a place for each member, or None if the host has no room for all."""
-        if any(
-            _fitting(request, one) < sum(other is one for other in self.options)
-            for request, one in zip(requests, self.options, strict=True)
-        ):
-            return None
-        return assign(self.options, requests, rule)
-
-
-def _fitting(request: PlacementRequest, options: Sequence[Place]) -> int:
-    """Return how many members with this request fit on these resources."""
-    return sum(1 if request.exclusive else _times(request, one) for one in options)
-
-
-def _times(request: PlacementRequest, place: Place) -> int:
-    asked = {name: getattr(request.amounts, name) for name in CLASSES} | dict(request.amounts.extra)
-    return min((place.free.get(name, 0) // amount for name, amount in asked.items() if amount), default=0)
+    def has_enough(self, requests: list[PlacementRequest]) -> bool:
+        """Return whether there are enough places for each distinct request, if the others take none of them."""
+        wanted = Counter(map(id, self.options))
+        distinct = {id(one): (request, one) for request, one in zip(requests, self.options, strict=True)}
+        return all(fitting(request, one) >= wanted[key] for key, (request, one) in distinct.items())
 
 
 def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    """Return places for all members in one host, or None if no host can serve them all."""
+    """Return places for all members in one host, or None if no host can serve them all.
+
+    If the members are to be near one another, the host is the one with the shortest distance between its places, of
+    those that are found first.
+    """
     for hosts in _found(requests, rule, when_empty=False):
         if (choice := _best(hosts, requests, rule)) is not None:
             return choice
@@ -65,7 +67,32 @@ def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
 
 
 def _best(hosts: list[_Host], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    return next((choice for host in hosts if (choice := host.choose(requests, rule)) is not None), None)
+    able = [host for host in hosts if host.has_enough(requests)]
+    if rule.near:
+        return _nearest(able, requests, rule)
+    return next((found for host in able if (found := assign(host.options, requests, rule)) is not None), None)
+
+
+def _nearest(hosts: list[_Host], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
+    """Return the nearest places. Hosts that cannot have nearer ones than those already found are left out."""
+    best, farness = None, LEVELS + 1
+    shared = [(host, vicinities(host.options, requests, rule)) for host in hosts]
+    for host, narrow in sorted(shared, key=lambda one: _bound(one[1])):
+        if farness <= _bound(narrow):
+            break
+        found = nearest(host.options, requests, rule, narrow)
+        if found is not None and (far := _farness(found, rule)) < farness:
+            best, farness = found, far
+    return best
+
+
+def _bound(shared: Sequence[Vicinity]) -> int:
+    return shared[0].farness if shared else LEVELS
+
+
+def _farness(chosen: Sequence[Place], rule: Rule) -> int:
+    apart = distance_between(chosen, rule)
+    return apart.farness if apart is not None else -1
 
 
 def _found(requests: list[PlacementRequest], rule: Rule, *, when_empty: bool) -> Iterator[list[_Host]]:
@@ -131,24 +158,29 @@ def _hosts(
 
 def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
     """Return which hosts could serve the group if nothing were leased, and what they or the others lack."""
+    if rule.near != "require":
+        rule = replace(rule, near="")
     kinds, kind_of = _kinds(requests)
-    able: list[int] = []
+    able: dict[int, list[Place]] = {}
     for hosts in _found(requests, rule, when_empty=True):
-        able = [host.id for host in hosts if _best([host], requests, rule) is not None]
+        able = {host.id: found for host in hosts if (found := _best([host], requests, rule)) is not None}
         if able:
             break
     if able:
-        seeds = able[:_SHOWN]
+        seeds = list(able)[:_SHOWN]
     elif rule.held:
         seeds = [rule.held[0].resource_id]
     else:
         seeds = [one.resource_id for kind in kinds for one in places(kind, when_empty=True)]
     hosts = _hosts(seeds, kinds, kind_of, when_empty=not able, partly=True)
-    missing = sorted(((sum(_lacks(host, requests)), host) for host in hosts), key=lambda one: one[0])
-    closest = missing[0][1] if missing else None
-    clause = "" if closest is None else _clause(closest, kinds, kind_of, able=bool(able))
-    message = f"The {len(requests)} leases of the group are granted together in one host. "
-    if able:
+    far = {pk: _farness(chosen, rule) for pk, chosen in able.items() if rule.near}
+    closest = min(hosts, key=lambda host: (sum(_lacks(host, requests)), far.get(host.id, 0)), default=None)
+    clause = "" if closest is None else _clause(closest, kinds, kind_of, able=bool(able), near=bool(rule.near))
+    near = ", with devices near one another" if rule.near else ""
+    message = f"The {len(requests)} leases of the group are granted together in one host{near}. "
+    if closest is not None and (apart := distance_between(able.get(closest.id, ()), rule)) is not None and rule.near:
+        message += f"{_named(closest.id)} comes closest: its devices would be {apart}, but {clause}."
+    elif able:
         message += f"{clause}."
     elif clause:
         message += f"No host has everything that they request; {clause}."
@@ -162,24 +194,26 @@ def _lacks(host: _Host, requests: Sequence[PlacementRequest]) -> list[float]:
     found = []
     for request, options in zip(requests, host.options, strict=True):
         alike = sum(one is options for one in host.options)
-        found.append(max(0, alike - _fitting(request, options)) / alike)
+        found.append(max(0, alike - fitting(request, options)) / alike)
     return found
 
 
 def _clause(
-    host: _Host, kinds: Sequence[PlacementRequest], kind_of: Sequence[int], *, able: bool
+    host: _Host, kinds: Sequence[PlacementRequest], kind_of: Sequence[int], *, able: bool, near: bool
 ) -> str:  # fmt: skip
     """Return a clause that says what the host lacks."""
     name = _named(host.id)
     lacks, why = [], ""
     for n, kind in enumerate(kinds):
         alike = kind_of.count(n)
-        has = min(alike, _fitting(kind, host.options[kind_of.index(n)]))
+        has = min(alike, fitting(kind, host.options[kind_of.index(n)]))
         if has < alike:
             lacks.append(f"{has} of {alike} {_words(kind)}")
             why = why or _obstacle(host, kind)
     if lacks:
         return f"{name} has only {', '.join(lacks)}{f' free{why}' if able else ''}"
+    if near and assign(host.options, [kinds[n] for n in kind_of], Rule(same="host")) is not None:
+        return f"{name} has room for all of them only in devices with no place in common"
     return f"{name} has room for each of them, but not for all"
 
 

@@ -13,13 +13,23 @@ from drydock.core.errors import Busy
 from leases.engine.core.database import bound_lock_waits, rows, run, short
 from leases.engine.core.transitions import explain
 from leases.engine.placement import budgets, claims, quotas
-from leases.engine.placement.assignment import Place, Rule, assign, goes, narrowed, places, rule_of
+from leases.engine.placement.assignment import (
+    Place,
+    Rule,
+    assign,
+    distance_between,
+    goes,
+    narrowed,
+    places,
+    rule_of,
+)
 from leases.engine.placement.claims import finish_claim
 from leases.engine.placement.constraints import PlacementRequest, suits
 from leases.engine.placement.pending import PendingLease, lock, look_again, members_of
 from leases.engine.scheduling import allocate, colocation
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.engine.scheduling.place import RESERVE, Outcome
+from leases.models import LeaseGroup
 from leases.reasons import Reason
 
 STALLED = (
@@ -280,7 +290,7 @@ def _grant(group_id: int, *, may_be_degraded: bool = False) -> Outcome:
     if dear := charged.against(_costs(found, chosen)):
         budgets.park([member.id for member in found], dear[:1].upper() + dear[1:])
         return Outcome.PARKED
-    return _take(found, chosen)
+    return _take(group_id, found, chosen, rule)
 
 
 def _choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
@@ -290,7 +300,7 @@ def _choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
     return colocation.choose(requests, rule)
 
 
-def _take(found: list[PendingLease], chosen: list[Place]) -> Outcome:
+def _take(group_id: int, found: list[PendingLease], chosen: list[Place], rule: Rule) -> Outcome:
     ids = tuple(place.resource_id for place in chosen)
     _lock(ids)
     for member, place in zip(found, chosen, strict=True):
@@ -300,6 +310,8 @@ def _take(found: list[PendingLease], chosen: list[Place]) -> Outcome:
             raise Busy
         claims.unreserve(member.id)
         finish_claim(member, room)
+    if rule.near:
+        LeaseGroup.objects.filter(pk=group_id).update(distance=str(distance_between(chosen, rule) or ""))
     return Outcome.GRANTED
 
 

@@ -304,7 +304,7 @@ def rehearse(asked: LeaseRequest, owner_id: int | None, *, actor: str) -> Iterat
 
 
 def request_group(
-    asked: list[LeaseRequest], owner_id: int, *, actor: str, same: str = "", different: str = "",
+    asked: list[LeaseRequest], owner_id: int, *, actor: str, same: str = "", different: str = "", near: str = "",
     idempotency_key: str | None = None,
 ) -> tuple[int, list[int]]:  # fmt: skip
     """Insert a group of leases that are granted together or not at all.
@@ -312,9 +312,13 @@ def request_group(
     Return the id of the group and the ids of its leases.
     """
     blueprints = [usable(one) for one in asked]
-    fingerprint = digest([same, different, [one.fingerprint for one in asked]]) if idempotency_key else ""
+    # Fingerprints of groups without `near` are those that earlier versions stored.
+    rule = [same, different, near] if near else [same, different]
+    fingerprint = digest([*rule, [one.fingerprint for one in asked]]) if idempotency_key else ""
     with transaction.atomic():
-        group, fresh = _group(owner_id, same, different, idempotency_key, fingerprint)
+        group, fresh = _group(
+            LeaseGroup(owner_id=owner_id, same=same, different=different, near=near), idempotency_key, fingerprint
+        )
         if fresh:
             for one, usable_by in zip(asked, blueprints, strict=True):
                 insert(one, owner_id, usable_by, actor, None, group.pk)
@@ -323,14 +327,14 @@ def request_group(
     return group.pk, list(group.leases.order_by("id").values_list("id", flat=True))
 
 
-def _group(owner_id: int, same: str, different: str, key: str | None, fingerprint: str) -> tuple[LeaseGroup, bool]:
+def _group(group: LeaseGroup, key: str | None, fingerprint: str) -> tuple[LeaseGroup, bool]:
+    """Store a group, and return it and True; or return the group that was stored under the key before, and False."""
     if key is None:
-        return LeaseGroup.objects.create(owner_id=owner_id, same=same, different=different), True
-    LeaseGroup.objects.bulk_create(
-        [LeaseGroup(owner_id=owner_id, same=same, different=different, idempotency_key=key, fingerprint=fingerprint)],
-        ignore_conflicts=True,
-    )
-    group = LeaseGroup.objects.select_for_update(no_key=True).get(owner_id=owner_id, idempotency_key=key)
+        group.save(force_insert=True)
+        return group, True
+    group.idempotency_key, group.fingerprint = key, fingerprint
+    LeaseGroup.objects.bulk_create([group], ignore_conflicts=True)
+    group = LeaseGroup.objects.select_for_update(no_key=True).get(owner_id=group.owner_id, idempotency_key=key)
     if group.fingerprint != fingerprint:
         raise Conflict(f"The idempotency key {key!r} was already used for another group.", field="idempotency_key")
     return group, not group.leases.exists()
