@@ -62,6 +62,13 @@ class Ready:
     """
     dies_at: dt.datetime | None = None
     """The time at which the provider will end the resource by itself."""
+    rediscover: bool = False
+    """Whether the step changed what a discovery finds. The place of the resource is then searched again at once."""
+    gone: tuple[str, ...] = ()
+    """Identities of discovered parts of the resource that the step removed.
+
+    They are handed back at once, instead of counting as lost later. Set `rediscover` too.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,11 @@ class Draft:
     For something that was found, the reason why it cannot be used now. It does not become a resource. If it already is
     one, it is quarantined until a report says otherwise.
     """
+    outdated: str = ""
+    """For something that was found, how it differs from what the config of the blueprint declares.
+
+    It serves no lease until it was updated (`Updates`) to the config. Only for kinds that update.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, create_model, field_validator, model_validator
 
 from blueprints.accelerators.classes import Class
+from blueprints.accelerators.layouts import Attach, Mig, Network, Vfs
 from blueprints.contract import Fields
 from blueprints.devices import Node
 from blueprints.hosts import Words
@@ -67,6 +68,16 @@ class Config(Fields):
     )
     on_failure: Literal["tell", "break"] = Field(
         default="break", description="What happens to a lease whose device fails: its owner is told, or it breaks."
+    )
+    vfs: tuple[Vfs, ...] = Field(default=(), description="Numbers of VFs of network cards. The first match counts.")
+    mig: tuple[Mig, ...] = Field(default=(), description="MIG layouts of NVIDIA GPUs. The first match counts.")
+    networks: tuple[Network, ...] = Field(
+        default=(), description="Attachment and settings of network cards and VFs. The first match counts."
+    )
+    setup: tuple[str, ...] = Field(
+        default=(),
+        max_length=100,
+        description="PCI addresses of devices that operators can set up (act setup); * stands for any characters.",
     )
     scan_seconds: float = Field(default=60.0, gt=0, le=300, description="Time that reading one host may take.")
 
@@ -134,6 +145,8 @@ Attributes = _fields(
         "link": (str | None, Field(default=None, description="PCIe link, as it is and as it could be.")),
         "profile": (str | None, Field(default=None, description="MIG profile of a slice.")),
         "health": (str | None, Field(default=None, description="ok or degraded, if it is known.")),
+        "attach": (Attach | None, Field(default=None, description="Attachment of a network card or VF to leases.")),
+        "setup": (str | None, Field(default=None, description="Why the device needs setup before it can be leased.")),
         "root": (str | None, Field(default=None, description="Root bus.")),
         "behind": (str | None, Field(default=None, description="PCI bridge above the device.")),
     },
@@ -151,6 +164,7 @@ Requirements = _fields(
         "numa_node": (int | None, Field(default=None, ge=0, description="NUMA node.")),
         "firmware": (Lower | None, Field(default=None, description="A firmware version, or its name and version.")),
         "profile": (Lower | None, Field(default=None, description="MIG profile of a slice, such as 1g.10gb.")),
+        "attach": (Attach | None, Field(default=None, description="Attachment of a network card or VF.")),
     },
 )
 
@@ -164,4 +178,5 @@ MATCHES = (
     Match("numa_node", "=", "numa_node"),
     Match("firmware", "contains", "firmware"),
     Match("profile", "=", "profile"),
+    Match("attach", "=", "attach"),
 )

@@ -199,7 +199,7 @@ def links(root: Path, addresses: Sequence[str]) -> Iterator[Links]:
         pytest.skip("ip and nsenter are needed (Debian: iproute2, util-linux)")
     made = {address: f"dd{os.getpid() % 1_000_000:x}{n}" for n, address in enumerate(addresses)}
     try:
-        for address, name in made.items():
+        for name in made.values():
             ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
         found = Links(str(root), {})
         for address, name in made.items():

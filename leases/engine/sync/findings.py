@@ -153,6 +153,10 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
     if not same_place or not _is_placed(known, draft):
         wanted |= _part_of(resource, draft)
     wanted |= _quarantine(resource, draft)
+    if draft.outdated and draft.outdated != before.get("outdated"):
+        wanted |= {"generation": 0, "in_maintenance": True}
+        record_event("resource.outdated", draft.outdated, resource_id=resource_id)
+        hints.after_commit("sweep")
     changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}
     if "note" in changed and draft.refused:
         record_event("resource.quarantined", changed["note"], resource_id=resource_id)
