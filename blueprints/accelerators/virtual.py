@@ -81,15 +81,17 @@ def attach(spec: Spec, memo: Json) -> Answer:
     if host is None:
         return access.host_gone()
     control = host.control()
+    endpoint = getattr(account_of(control.transport), "endpoint", None) if control is not None else None
+    if not isinstance(endpoint, LocalEndpoint) and (
+        host.asked.exclusive or host.facts.get("isolation", host.resource.attributes.get("isolation")) == "machine"
+    ):
+        return Ready(facts={"network": {"namespace": "", "interfaces": []}})
     if control is None:
-        if host.asked.exclusive or host.facts.get("isolation") == "machine":
-            return Ready(facts={"network": {"namespace": "", "interfaces": []}})
         return _refused(
             "no_account",
             f"Leases share an account on {host.resource.name}, so {known['id']} cannot be kept from other leases. "
             "Use a host whose leases have accounts of their own.",
         )
-    endpoint = getattr(account_of(control.transport), "endpoint", None)
     if not isinstance(endpoint, LocalEndpoint):
         return _refused(
             "no_namespace",

@@ -54,7 +54,8 @@ class AcceleratorBench(OnMachine):
 
     def config(self) -> Json:
         nodes = {ADDRESS: [str(self.node)]} if self.place else {}
-        return {"captured": str(self.root), "hosts": ["rack-*"], "nodes": nodes, "tools": str(self.smi.folder)}
+        tools = str(self.smi.folder)
+        return {"captured": str(self.root), "hosts": ["rack-*"], "nodes": nodes, "tools": tools, "setup": ["*"]}
 
     def requirements(self) -> Json:
         return {"class": "gpu", "model": "P100"}

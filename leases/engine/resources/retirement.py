@@ -136,9 +136,7 @@ def hand_back_parts(resource_id: int, identities: Sequence[str]) -> None:
     for (part_id,) in found:
         if stop(resource_id=part_id):
             message = "Removed when the device that it was part of was reconfigured."
-            begin_destroy(
-                part_id, ResourceState.RELEASED, reason=Reason.RECONFIGURED, message=message, actor="drydock"
-            )
+            begin_destroy(part_id, ResourceState.RELEASED, reason=Reason.RECONFIGURED, message=message, actor="drydock")
 
 
 _SEARCH_AGAIN = """
