@@ -42,7 +42,6 @@ def acts() -> tuple[DeclaredAct, ...]:
             Arguments=Setup,
             holders="refuse",
             dangerous=True,
-            quarantines=True,
         ),
     )
 
