@@ -81,6 +81,13 @@ class Ready:
     health: Health | None = None
     """The health of the resource, or None if the step says nothing about it. A build or a check that answers `failed`
     has failed."""
+    rediscover: bool = False
+    """Whether the step changed what a discovery finds. The place of the resource is then searched again at once."""
+    gone: tuple[str, ...] = ()
+    """Identities of discovered parts of the resource that the step removed.
+
+    They are handed back at once, instead of counting as lost later. Set `rediscover` too.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

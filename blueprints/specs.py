@@ -65,6 +65,11 @@ class Draft:
     health: Health | None = None
     """What the report says about the health of the resource; None if nothing. A `failed` resource is quarantined until
     a report says otherwise; its leases are notified."""
+    outdated: str = ""
+    """For something that was found, how it differs from what the config of the blueprint declares.
+
+    It serves no lease until it was updated (`Updates`) to the config. Only for kinds that update.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     OVER_LIMIT = "over_limit"
     RECLAIMED = "reclaimed"
     OUTDATED = "outdated"
+    RECONFIGURED = "reconfigured"
     DRAINED = "drained"
     RETURNED = "returned"
     GONE = "gone"

@@ -31,7 +31,7 @@ def find_account(spec: Spec, memo: Json) -> Answer:
         return Ready(facts={"isolation": _NONE})
     host = host_of(lease)
     if host is None:
-        return _host_gone()
+        return host_gone()
     between = host.facts.get("isolation", host.resource.attributes.get("isolation"))
     control = host.control()
     if control is not None and (between in ("uid", _WHOLE) or spec.config.isolation == _NONE):
@@ -58,7 +58,7 @@ def open_device(spec: Spec, memo: Json) -> Answer:
     lease, known = lease_of(spec), spec.resource.facts["device"]
     host = host_of(lease)
     if host is None:
-        return _host_gone()
+        return host_gone()
     device = isolated(known)
     facts: Json = {name: host.facts[name] for name in ("user", "home", "connect", "hostname") if name in host.facts}
     variables = devices.environment([device]) | {"DRYDOCK_DEVICES": device.id}
@@ -69,7 +69,7 @@ def open_device(spec: Spec, memo: Json) -> Answer:
     if account is None:
         return Ready(facts=facts)
     if there is None:
-        return _no_control()
+        return no_control()
     granted = devices.grant(there, account, lease.key, [device])
     if spec.config.isolation == "groups" and granted.mechanism != GROUPS:
         devices.revoke(there, account, lease.key, [device])
@@ -87,7 +87,7 @@ def close_device(spec: Spec, memo: Json) -> Answer:
     """Close the device to the account. Processes that have it open keep it for the moment."""
     there, account = shell(spec), account_of(lease_of(spec))
     if there is None:
-        return Ready() if account is None or spec.resource.host() is None else _no_control()
+        return Ready() if account is None or spec.resource.host() is None else no_control()
     there.run("true")
     device = isolated(spec.resource.facts["device"])
     # An account that cannot become root has not opened anything.
@@ -161,9 +161,11 @@ def _refused(code: str, message: str) -> Failed:
     return Failed(scope=Scope.OPERATOR, code=code, message=message)
 
 
-def _host_gone() -> Failed:
+def host_gone() -> Failed:
+    """Return the failure of a step whose host lease has ended."""
     return Failed(scope=Scope.STEP, code="host_gone", message="The lease of the host has ended.")
 
 
-def _no_control() -> Failed:
+def no_control() -> Failed:
+    """Return the failure of a step that needs the control account of the host."""
     return _refused("no_control", "Drydock has no control account on the host of the device.")

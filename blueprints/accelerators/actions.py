@@ -101,7 +101,7 @@ def condition(resource: ResourceView, found: Hardware) -> tuple[str, bool]:
         return f"{known['id']} is not in the host any more.", True
     if device.identities.keys() & known["identities"].keys() and not _is_same(device.identities, known["identities"]):
         return f"Another device is in the place of {known['id']}.", True
-    if why := drafts.why_not(device, found):
+    if (why := drafts.why_not(device, found)) and not resource.attributes.get("setup"):
         return why, True
     return " ".join(device.problems), False
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, create_model, field_validator, mode
 
 from blueprints.accelerators.bitstreams import Image, checked
 from blueprints.accelerators.classes import Class
+from blueprints.accelerators.layouts import Attach, Mig, Network, Vfs
 from blueprints.contract import Fields
 from blueprints.devices import Node
 from blueprints.hosts import Words
@@ -72,6 +73,16 @@ class Config(Fields):
     images: Mapping[str, Image] = Field(
         default={},
         description="FPGA images by name: those that leases can ask for, and a blank one for each interface id.",
+    )
+    vfs: tuple[Vfs, ...] = Field(default=(), description="Numbers of VFs of network cards. The first match counts.")
+    mig: tuple[Mig, ...] = Field(default=(), description="MIG layouts of NVIDIA GPUs. The first match counts.")
+    networks: tuple[Network, ...] = Field(
+        default=(), description="Attachment and settings of network cards and VFs. The first match counts."
+    )
+    setup: tuple[str, ...] = Field(
+        default=(),
+        max_length=100,
+        description="PCI addresses of devices that operators can set up (act setup); * stands for any characters.",
     )
     scan_seconds: float = Field(default=60.0, gt=0, le=300, description="Time that reading one host may take.")
 
@@ -145,6 +156,8 @@ Attributes = _fields(
         "profile": (str | None, Field(default=None, description="MIG profile of a slice.")),
         "images": (tuple[str, ...] | None, Field(default=None, description="Images that fit the FPGA.")),
         "health": (str | None, Field(default=None, description="ok or degraded, if it is known.")),
+        "attach": (Attach | None, Field(default=None, description="Attachment of a network card or VF to leases.")),
+        "setup": (str | None, Field(default=None, description="Why the device needs setup before it can be leased.")),
         "root": (str | None, Field(default=None, description="Root bus.")),
         "behind": (str | None, Field(default=None, description="PCI bridge above the device.")),
     },
@@ -163,6 +176,7 @@ Requirements = _fields(
         "firmware": (Lower | None, Field(default=None, description="A firmware version, or its name and version.")),
         "profile": (Lower | None, Field(default=None, description="MIG profile of a slice, such as 1g.10gb.")),
         "image": (Lower | None, Field(default=None, description="Image with which the FPGA is programmed.")),
+        "attach": (Attach | None, Field(default=None, description="Attachment of a network card or VF.")),
     },
 )
 
@@ -177,4 +191,5 @@ MATCHES = (
     Match("firmware", "contains", "firmware"),
     Match("profile", "=", "profile"),
     Match("images", "contains", "image"),
+    Match("attach", "=", "attach"),
 )

@@ -10,6 +10,15 @@ from blueprints.accelerators import health
 from blueprints.accelerators.bitstreams import fitting
 from blueprints.accelerators.classes import CAPTURED, MIG, PASS_THROUGH, RDMA, SRIOV, VENDORS, cuda_trait
 from blueprints.accelerators.config import Config
+from blueprints.accelerators.layouts import (
+    NETWORK,
+    VFIO,
+    attach_of,
+    awaits_setup,
+    not_attachable,
+    others_of_group,
+    outdated,
+)
 from blueprints.accelerators.locality import localities
 from blueprints.accelerators.nodes import nodes_of
 from blueprints.amounts import Amounts
@@ -32,8 +41,12 @@ def drafts(config: Config, host: int, hardware: Hardware) -> list[Draft]:
     A device that is not ready gets a draft that is refused, so that it stays known if it was ready before.
     """
     devices = {one.id: one for one in hardware.devices}
-    usable = {one.id: why_not(one, hardware) for one in hardware.devices if _is_leased(config, one)}
+    usable = {
+        one.id: why_not(one, hardware) or not_attachable(config, hardware, one)
+        for one in hardware.devices if _is_leased(config, one)
+    }  # fmt: skip
     containers = set(_containers(devices, [id for id, reason in usable.items() if not reason]))
+    containers |= {id for id in usable if _is_to_be_set_up(config, hardware, devices[id])}
     places = localities(hardware)
     return [
         _draft(
@@ -77,6 +90,11 @@ def _containers(devices: Mapping[str, Device], usable: list[str]) -> Iterator[st
             yield whole.id
 
 
+def _is_to_be_set_up(config: Config, hardware: Hardware, device: Device) -> bool:
+    """Return whether a device is known but not leased, until it was set up or has the slices that are declared."""
+    return bool(awaits_setup(config, device)) or (_is_split(device) and bool(outdated(config, hardware, device)))
+
+
 def _draft(
     config: Config, host: int, hardware: Hardware, device: Device, refused: str, locality: Locality, *,
     container: bool,
@@ -90,7 +108,7 @@ def _draft(
         identities=identities(device),
         host=host,
         part_of=identity(host, device.part_of) if hardware.device(device.part_of) else "",
-        attributes=_attributes(hardware, device) | _images(config, device),
+        attributes=_attributes(hardware, device) | _images(config, device) | _of_config(config, device),
         capacity=Amounts(slots=0) if container else Amounts(extra={name: 1}),
         traits=_traits(hardware, device),
         locality=locality,
@@ -98,11 +116,21 @@ def _draft(
             "id": device.id, "class": name, "vendor": _vendor(hardware, device), "nodes": list(nodes.own),
             "shared": list(nodes.shared), "captured": captured, "part_of": device.part_of,
             "identities": dict(device.identities), "attributes": _steady(device), "iommu_group": device.iommu_group,
-            "interfaces": list(_texts(device, "interfaces")),
+            "interfaces": list(_texts(device, "interfaces")), "attach": attach_of(config, device),
+            "group": others_of_group(hardware, device), "sriov": bool(device.total_vfs),
         }},
         refused="" if container else refused,
         health=_health(hardware, device),
+        outdated=outdated(config, hardware, device),
     )  # fmt: skip
+
+
+def _of_config(config: Config, device: Device) -> Json:
+    """Return the attributes that depend on the config."""
+    found = {"setup": awaits_setup(config, device)}
+    if device.device_class in NETWORK or device.driver == VFIO:
+        found["attach"] = attach_of(config, device)
+    return {name: value for name, value in found.items() if value}
 
 
 _STEADY = ("mig_index", "gpu_instance", "compute_instance", "mig_profile", "multiprocessors", "pass_through")

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from blueprints.accelerators import access, actions, cleaning, drafts, host, images, reading
+from blueprints.accelerators import access, actions, cleaning, drafts, host, images, reading, setup, virtual
 from blueprints.accelerators import config as schema
 from blueprints.answers import Json
 from blueprints.contract import (
@@ -21,6 +21,7 @@ from blueprints.contract import (
     Report,
     Reports,
     Step,
+    Updates,
 )
 from blueprints.hosts import HOST
 from blueprints.specs import BlueprintView, Draft, HostView, Problem
@@ -29,7 +30,7 @@ from drydock_agent import Hardware
 from interfaces.errors import AuthenticationRefused, HostKeyMismatch, Unreachable
 
 
-class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts):
+class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts, Updates):
     """GPUs, slices of GPUs, FPGAs, network cards, VFs and other devices in hosts of any kind."""
 
     name: ClassVar[str] = "accelerators"
@@ -40,6 +41,7 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts):
     places_are_resources: ClassVar[bool] = True
     discovery_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=5)
+    at_once: ClassVar[bool] = True
     unreachable: ClassVar[frozenset[str]] = frozenset(
         error.code for error in (Unreachable, HostKeyMismatch, AuthenticationRefused)
     )
@@ -71,21 +73,27 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts):
             Step(name="account", act=access.find_account),
             Step(name="errors", act=actions.begin),
             Step(name="image", act=images.program_for_lease, interruptible=False),
+            Step(name="group", act=virtual.check_group),
+            Step(name="before", act=virtual.read_settings),
+            Step(name="settings", act=virtual.apply_settings),
             Step(name="device", act=access.open_device),
+            Step(name="network", act=virtual.attach),
         )
 
     def deactivate(self) -> Plan:
         """Return the plan that closes the device to the account, ends its use, and proves both."""
         return (
             Step(name="device", act=access.close_device),
+            Step(name="network", act=virtual.detach),
             Step(name="use", act=access.end_use, deadline=120.0),
             Step(name="proof", act=access.prove_closed),
             Step(name="blank", act=images.blank, interruptible=False),
         )
 
     def clean(self) -> Plan:
-        """Return the plan that brings an NVIDIA GPU back to the state that it had before the lease."""
+        """Return the plan that brings an NVIDIA GPU or a VF back to the state that it had before the lease."""
         return (
+            Step(name="network", act=virtual.restore_settings),
             Step(name="settings", act=cleaning.restore_settings),
             Step(name="idle", act=cleaning.wait_until_idle, deadline=180.0),
             Step(name="repair", act=cleaning.repair, deadline=180.0),
@@ -95,13 +103,17 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts):
         """Return the plan that reads the host again and compares."""
         return (Step(name="look", act=actions.check_health),)
 
+    def update(self) -> Plan:
+        """Return the plan that brings a card to the VFs or the MIG layout that its blueprint declares."""
+        return setup.update()
+
     def destroy(self) -> Plan:
         """Return the plan that hands the device back with its nodes as they were found. It stays in its host."""
         return (Step(name="images", act=images.discard), Step(name="hand_back", act=access.hand_back))
 
     def acts(self) -> Sequence[DeclaredAct]:
         """Return the acts of operators on devices."""
-        return (images.program_act(), actions.repaired_act())
+        return (*setup.acts(), images.program_act(), actions.repaired_act())
 
     def interfaces(self) -> Mapping[str, Opener]:
         """Return functions that open the interfaces of the host's lease, with the variables of the device."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from blueprints.accelerators.host import shell
 from blueprints.accelerators.reading import ScanFailed
@@ -73,6 +73,23 @@ class Gpu:
         if found is None:
             raise ScanFailed(f"nvidia-smi does not report {self._known['id']}: {text.strip()[:160]}")
         return found
+
+    def read_all(self) -> Sequence[Device]:
+        """Return what nvidia-smi says about the GPU and its slices now, with their profiles. Raises InterfaceError."""
+        files = {"nvidia-smi": self.run("-q", "-x"), "nvidia-smi-list": self._there.run(_TOOL, self._tools, "-L")}
+        tree = MemoryTree(
+            {f"drydock-tools/{name}.out": text for name, text in files.items()}
+            | {f"drydock-tools/{name}.status": "0" for name in files}
+        )
+        return [one for one in Nvidia().read(tree).devices if self._id in (one.id, one.part_of)]
+
+    def run(self, *words: str, after: bool = False) -> str:
+        """Run nvidia-smi for this GPU as root. Its commands, such as mig, take the GPU after them.
+
+        Raises InterfaceError.
+        """
+        first = words[:1] if after else ()
+        return self._there.as_root(_TOOL, self._tools, *first, "-i", self._id, *words[len(first) :])
 
     def change(self, name: str, value: object) -> None:
         """Change a setting. Raises InterfaceError."""

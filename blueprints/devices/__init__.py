@@ -18,10 +18,21 @@ from blueprints.devices.grants import (
     revoke_account,
     users,
 )
+from blueprints.devices.network import (
+    LINK_IN_USE,
+    Link,
+    attach,
+    attached,
+    detach,
+    detach_account,
+    has_network,
+    namespace_of,
+)
 from blueprints.devices.values import Account, Device, DeviceRefused, Granted, Holder, Node
 
 __all__ = [
-    "Account", "Device", "DeviceRefused", "Granted", "Holder", "Node", "close", "end_users", "environment", "grant",
-    "hand_back", "hand_back_all", "has_devices", "publish", "qualified_name", "remaining", "revoke", "revoke_account",
+    "LINK_IN_USE", "Account", "Device", "DeviceRefused", "Granted", "Holder", "Link", "Node", "attach", "attached",
+    "close", "detach", "detach_account", "end_users", "environment", "grant", "hand_back", "hand_back_all",
+    "has_devices", "has_network", "namespace_of", "publish", "qualified_name", "remaining", "revoke", "revoke_account",
     "specification", "users", "withdraw",
 ]  # fmt: skip

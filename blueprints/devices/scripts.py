@@ -27,7 +27,7 @@ while :; do
 done
 read -r boot </proc/sys/kernel/random/boot_id
 if ! [ "$(cat "$state/boot" 2>/dev/null)" = "$boot" ]; then
-  rm -rf "$state/leases" "$state/found"
+  rm -rf "$state/leases" "$state/found" "$state/network"
   echo "$boot" >"$state/boot"
 fi
 mkdir -p "$state/leases" "$state/found" || exit 1
@@ -354,7 +354,7 @@ done
 )
 """The arguments of REVOKE. Prints one sentence for each right that is left; nothing if the lease has none."""
 
-_HANDING_BACK = r"""
+HANDING_BACK = r"""
 give_back() {
   read -r mode owner group was <"$state/found/$1" && [ "$was" = "$2" ] || return 0
   chown -h "$owner:$group" -- "$2" && chmod "$mode" -- "$2" && rm -f "$state/found/$1" || exit 1
@@ -362,14 +362,14 @@ give_back() {
 leave() {
   prune
   rmdir "$state/leases" "$state/found" 2>/dev/null
-  [ -e "$state/leases" ] || [ -e "$state/found" ] || rm -rf "$state"
+  [ -e "$state/leases" ] || [ -e "$state/found" ] || [ -e "$state/network" ] || rm -rf "$state"
   exit 0
 }
 """
 
 HAND_BACK = (
     COMMON
-    + _HANDING_BACK
+    + HANDING_BACK
     + r"""
 for path do
   [ -c "$path" ] && [ ! -L "$path" ] || continue
@@ -385,7 +385,7 @@ leave
 HAND_BACK_ALL = (
     f"[ -e {STATE} ] || exit 0\n"
     + COMMON
-    + _HANDING_BACK
+    + HANDING_BACK
     + r"""
 for each in "$state"/found/*; do
   number=${each##*/}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from blueprints.answers import Answer, Failed, Json, Need, NeededLock, Ready, Scope, Wait
-from blueprints.devices import has_devices, revoke_account
+from blueprints.devices import detach_account, has_devices, has_network, revoke_account
 from blueprints.hosts import LEASE_VARIABLE, endpoint_facts, lease_of
 from blueprints.hostshell import HostShell, in_pieces, remove_or_put_aside, told, until_done
 from blueprints.local import claims, folders, groups, machine
@@ -202,6 +202,8 @@ def revoke_devices(here: HostShell, home: Path) -> None:
     uid = claims.uid_of(home)
     if uid is not None and has_devices(uid):
         revoke_account(here, uid)
+    if uid is not None and has_network(uid):
+        detach_account(here, uid)
 
 
 def tidy(folder: Path) -> None:

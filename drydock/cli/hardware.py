@@ -38,17 +38,16 @@ _COLOURS = {
 
 def add_hardware(app: typer.Typer) -> None:
     """Add `drydock hardware`."""
-    group = typer.Typer(
-        help="Show the hardware of this machine: accelerators, network cards, disks.", no_args_is_help=True
-    )
+    group = typer.Typer(help="Hardware: show that of this machine, set up devices of hosts.", no_args_is_help=True)
     group.command("scan")(hardware_scan)
     group.command("show")(hardware_show)
+    group.command("setup")(hardware_setup)
     group.callback()(_group)
     app.add_typer(group, name="hardware", rich_help_panel="Operators")
 
 
 def _group() -> None:
-    """Show the hardware of this machine: accelerators, network cards, disks."""
+    """Show the hardware of this machine, and set up devices of hosts."""
 
 
 @guarded
@@ -96,6 +95,29 @@ def hardware_show(
     output.pairs(f"{device.id}  {_model(device)}", _facts(device))
     _warn(found)
     return None
+
+
+@guarded
+def hardware_setup(
+    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="Name or id of the device.")],
+    *,
+    driver: Annotated[
+        str, typer.Option("--driver", metavar="NAME", help="Kernel driver, vfio-pci or none; else the kernel's choice.")
+    ] = "",
+    vfs: Annotated[int | None, typer.Option("--vfs", metavar="N", help="Create this number of VFs instead.")] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until it has ended.")] = True,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Bind a kernel driver to a device of a host, or create its VFs: the act `setup`, while no lease uses it.
+
+    [dim]drydock hardware setup "nic 0000:3b:00.0" --vfs 4[/dim]
+    """
+    from drydock.cli.resources import act
+
+    given = [f"driver={driver}"] if driver else []
+    given += [] if vfs is None else [f"vfs={vfs}"]
+    act(resource, "setup", given, wait=wait, yes=yes, as_json=as_json)
 
 
 def _scanned(root: str) -> Hardware:

@@ -127,6 +127,7 @@ EVENTS: Mapping[str, str] = {
     "resource.power_failed": "Switching a resource on or off, or cycling its power, failed.",
     "resource.quarantined": "A resource was quarantined by an operator, or because no other lease may use it.",
     "resource.unquarantined": "A quarantined resource was put back into service.",
+    "resource.outdated": "A resource was found to differ from its blueprint; it is updated before its next lease.",
     "resource.updated": "A resource was updated to the current config of its blueprint.",
     "resource.update_failed": "The update of a resource failed.",
     "step.done": "A step of a plan was completed.",

@@ -93,6 +93,8 @@ def started(endpoint: LocalEndpoint, **given: Any) -> subprocess.Popen[bytes]:
             command = [setpriv, f"--reuid={endpoint.uid}", f"--regid={endpoint.gid}", "--clear-groups", "--", *command]
         else:
             account = {"user": endpoint.uid, "group": endpoint.gid, "extra_groups": []}
+        if (namespace := network_namespace(endpoint.uid)).exists():
+            command = _entering(namespace, command, dropped=not account)
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -108,6 +110,26 @@ def started(endpoint: LocalEndpoint, **given: Any) -> subprocess.Popen[bytes]:
         )
 
     return start() if endpoint.uid == os.geteuid() else unprivileged(start)
+
+
+def network_namespace(uid: int) -> Path:
+    """Return the file of the network namespace that the processes of an account enter while it exists.
+
+    `blueprints.devices` makes it.
+    """
+    return Path(f"/run/netns/drydock-{uid}")
+
+
+def _entering(namespace: Path, command: list[str], *, dropped: bool) -> list[str]:
+    """Return a command that enters a network namespace first, while it is still root.
+
+    `dropped` says whether the command itself gives up root. Raises NotStarted if the namespace cannot be entered.
+    """
+    nsenter = shutil.which("nsenter", path=launching.CLEAN_PATH)
+    if nsenter is None or not dropped:
+        missing = "setpriv" if nsenter else "nsenter"
+        raise NotStarted(f"The lease has a network namespace, and this machine has no {missing} to enter it.")
+    return [nsenter, f"--net={namespace}", "--", *command]
 
 
 def _is_ours(endpoint: LocalEndpoint) -> bool:

@@ -61,7 +61,7 @@ class AcceleratorBench(OnMachine):
         images = self.fpga.images() if self.fpga else {}
         return {
             "captured": str(self.root), "hosts": ["rack-*"], "nodes": nodes, "tools": str(self.smi.folder),
-            "images": images,
+            "images": images, "setup": ["*"],
         }  # fmt: skip
 
     def act_arguments(self, act: str) -> Json:

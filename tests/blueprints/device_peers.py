@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from blueprints.devices import Account, Device, Node, revoke
+from blueprints.devices import Account, Device, Node, detach_account, revoke
 from blueprints.hostshell import HostShell
 from interfaces.command.shell import ShellCommand
 from interfaces.endpoints import LocalEndpoint
@@ -93,6 +94,7 @@ def place() -> Iterator[Place]:
             finally:
                 for account, key in found.used:
                     _ended(account)
+                    detach_account(found.shell, account.uid)
                     revoke(found.shell, account, key, ())
                 for account, _ in found.used:
                     assert not (group := device_group(account.uid)) or not group.exists()
@@ -155,3 +157,55 @@ def sleeping(account: Account, path: str = "/dev/null") -> subprocess.Popen[byte
         )  # fmt: skip
     finally:
         os.close(opened)
+
+
+def ip(*words: str) -> str:
+    """Run `ip` as root of this machine, and return what it prints."""
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+
+@dataclass
+class Links:
+    """Real network interfaces of this machine, the ends of veth pairs, by the PCI function that a tree gives them."""
+
+    root: str
+    names: dict[str, str]
+
+    def __getitem__(self, address: str) -> str:
+        return self.names[address]
+
+    def peer(self, address: str) -> str:
+        """The other end of the pair, which stays in the host."""
+        return f"{self.names[address]}p"
+
+    def add(self, address: str, name: str) -> None:
+        """List an interface as that of a function."""
+        (Path(self.root) / "sys/bus/pci/devices" / address / "net" / name).mkdir(parents=True)
+        self.names[address] = name
+
+    def state(self, address: str) -> dict[str, object]:
+        """What an interface of the host must have again after a lease."""
+        (found,) = json.loads(ip("-j", "address", "show", "dev", self.names[address]))
+        flags = set(found["flags"]) & {"UP"}
+        inet = [one["local"] for one in found["addr_info"] if one["scope"] == "global"]
+        return {"address": found["address"], "mtu": found["mtu"], "up": bool(flags), "inet": inet}
+
+
+@contextmanager
+def links(root: Path, addresses: Sequence[str]) -> Iterator[Links]:
+    """Make an interface for each PCI function, and a tree that lists them. Skips without root or `ip`."""
+    peers.needs_root()
+    if not shutil.which("ip") or not shutil.which("nsenter"):
+        pytest.skip("ip and nsenter are needed (Debian: iproute2, util-linux)")
+    made = {address: f"dd{os.getpid() % 1_000_000:x}{n}" for n, address in enumerate(addresses)}
+    try:
+        for name in made.values():
+            ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
+        found = Links(str(root), {})
+        for address, name in made.items():
+            found.add(address, name)
+        yield found
+    finally:
+        for name in made.values():
+            if Path(f"/sys/class/net/{name}p").exists():
+                ip("link", "delete", f"{name}p")

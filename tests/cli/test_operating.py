@@ -156,6 +156,8 @@ def test_acts_are_listed_started_with_arguments_watched_and_cancelled(cli, fakes
     wrong = cli("resources", "act", resource, "program", "image=a", "passes=99", "--yes", code=2)
     assert "arguments.passes" in wrong.stderr
     assert "has no act" in cli("resources", "act", resource, "explode", code=3).stderr
+    said = cli("hardware", "setup", resource, "--vfs", "2", "--yes", code=3).stderr
+    assert "has no act 'setup'" in said
 
 
 def test_a_step_that_waits_for_a_person_is_answered(cli, fakes):

@@ -94,6 +94,8 @@ def test_settings_named_exist(page):
         "DRYDOCK_INSECURE",
         "DRYDOCK_TOKENS",
         "DRYDOCK_CA",
+        # What a lease on a network card or VF is given.
+        "DRYDOCK_INTERFACES",
         # What a hook in the guest is given.
         "DRYDOCK_PROVIDER",
         "DRYDOCK_ACTION",

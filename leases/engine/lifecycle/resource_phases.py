@@ -228,6 +228,8 @@ def update_failed(current: Run, answer: Failed) -> None:
 
 def destroyed(current: Run) -> None:
     """Record that the resource is confirmed to no longer exist."""
+    if current.resource.reason == Reason.RECONFIGURED:  # something new may have its place and its name
+        retirement.search_again(current.resource_id)
     retirement.gone(current.resource_id)
 
 

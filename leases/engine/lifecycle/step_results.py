@@ -18,7 +18,7 @@ from leases.engine.actions import needs
 from leases.engine.core.database import failpoint, rows, run, short
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event, take_out_of_service
 from leases.engine.lifecycle import phases, resource_phases
-from leases.engine.resources import failures, provision, unreachable
+from leases.engine.resources import failures, provision, retirement, unreachable
 from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
 
@@ -274,6 +274,9 @@ def _about(run: Run) -> dict[str, Any]:
 
 def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
     _keep(run, answer)
+    if answer.rediscover:
+        retirement.hand_back_parts(run.resource_id, answer.gone)
+        retirement.search_again(run.resource_id)
     step = plan[run.position]
     record_event("step.done", f"{run.phase}: {step.name}", details={"step": step.name}, **_about(run))
     Run.objects.filter(pk=run.pk).update(

@@ -208,7 +208,8 @@ def insert(
     life = blueprint.max_lifetime
     resource = Resource.objects.create(
         blueprint=blueprint, type=blueprint.resource_type, name=draft.name, origin=origin,
-        identity=draft.identity or None, generation=blueprint.generation, reason=Reason.BUILDING, message=message,
+        identity=draft.identity or None, generation=0 if draft.outdated else blueprint.generation,
+        in_maintenance=bool(draft.outdated), reason=Reason.BUILDING, message=message,
         actor=actor, attributes=draft.attributes, traits=sorted(draft.traits), facts=draft.facts, offer=draft.offer,
         zone=draft.zone, locality=list(draft.locality), price=draft.price, total_slots=draft.capacity.slots,
         total_cpu_millicores=draft.capacity.cpu_millicores, total_ram_mib=draft.capacity.ram_mib,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blueprints import registry
 from blueprints.contract import Updates
 from drydock.core.errors import Busy
@@ -91,18 +93,64 @@ def _may_roll(resource_id: int) -> bool | None:
     return None
 
 
+_IN_USE = """
+    SELECT FROM leases_share s WHERE s.resource_id IN (SELECT id FROM drydock_below(r.id))
+    UNION ALL SELECT FROM leases_resource a WHERE a.whole_lease_id IS NOT NULL
+        AND a.id IN (SELECT id FROM drydock_above(r.id))"""
+"""Leases on parts of the resource `r`, and on the whole of something that it is part of."""
+
+
 def begin_update(resource_id: int, generation: int) -> bool:
     """Start an in-place update of an idle resource.
 
-    Returns False if the resource is leased, is not active, awaits cleanup or has a run. Call inside a transaction.
+    Returns False if the resource, a part of it, or a whole that it is part of is leased, or if the resource is not
+    active, awaits cleanup or has a run. Call inside a transaction.
     """
+    # Closed first: the statement after this one sees every lease that came before, and no lease comes after it.
+    closed = rows("SELECT in_maintenance FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
+    run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s AND NOT in_maintenance", (resource_id,))
     taken = run(
-        "UPDATE leases_resource r SET in_maintenance = TRUE WHERE id = %s AND used_slots = 0 AND state = 'active'"
+        f"UPDATE leases_resource r SET in_maintenance = TRUE WHERE id = %s AND used_slots = 0 AND state = 'active'"
+        f" AND NOT EXISTS ({_IN_USE})"
         " AND NOT EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id) AND NOT EXISTS (SELECT FROM leases_run n"
         f" WHERE (n.resource_id = r.id AND n.lease_id IS NULL) OR {MAINTAINS})",
         (resource_id,),
     )
+    if not taken and closed and not closed[0][0]:
+        run("UPDATE leases_resource SET in_maintenance = FALSE WHERE id = %s", (resource_id,))
     return bool(taken) and start(resource_id=resource_id, phase="update", wanted={"generation": generation}) is not None
+
+
+def hand_back_parts(resource_id: int, identities: Sequence[str]) -> None:
+    """Hand back discovered parts of a resource that a step has removed. Call inside a transaction.
+
+    The step ran while no lease held the resource or its parts.
+    """
+    found = rows(
+        "SELECT p.id FROM leases_resource p JOIN leases_resource r ON r.id = %s WHERE p.part_of_id = r.id"
+        " AND p.blueprint_id = r.blueprint_id AND p.identity = ANY(%s) AND p.origin = 'discovered'"
+        " AND p.gone_at IS NULL AND p.used_slots = 0 AND p.state IN ('pending', 'active')"
+        " ORDER BY p.id FOR NO KEY UPDATE OF p",
+        (resource_id, list(identities)),
+    )
+    for (part_id,) in found:
+        if stop(resource_id=part_id):
+            message = "Removed when the device that it was part of was reconfigured."
+            begin_destroy(part_id, ResourceState.RELEASED, reason=Reason.RECONFIGURED, message=message, actor="drydock")
+
+
+_SEARCH_AGAIN = """
+    UPDATE leases_sync s SET due_at = clock_timestamp(), token = NULL, digest = '' FROM leases_finding f
+    WHERE f.resource_id = %s AND f.sync_id = s.id AND s.source = 'read' RETURNING s.blueprint_id, s.place"""
+
+
+def search_again(resource_id: int) -> None:
+    """Search the place in which a resource was discovered again at once. Call inside a transaction.
+
+    A search that is going on stores nothing more, because it may have read what was there before.
+    """
+    for blueprint_id, place in rows(_SEARCH_AGAIN, (resource_id,)):
+        hints.after_commit("discover", blueprint_id, place)
 
 
 def begin_destroy(resource_id: int, to: ResourceState, *, reason: str, message: str, actor: str) -> None:

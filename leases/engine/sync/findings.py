@@ -155,6 +155,10 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
     wanted |= _quarantine(resource, draft)
     if draft.health is not None and said.get("health") != before.get("health"):
         wanted |= provision.set_health(resource, draft.health)
+    if draft.outdated and draft.outdated != before.get("outdated"):
+        wanted |= {"generation": 0, "in_maintenance": True}
+        record_event("resource.outdated", draft.outdated, resource_id=resource_id)
+        hints.after_commit("sweep")
     changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}
     if "note" in changed and wanted["quarantined"]:
         record_event("resource.quarantined", wanted["note"], resource_id=resource_id)
