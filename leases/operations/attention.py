@@ -1,4 +1,4 @@
-"""Items that need attention: broken, quarantined, held, stuck or failing."""
+"""Items that need attention by a person: broken, quarantined, held, stuck or failing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stuck() -> Q:
 
 
 def undecided() -> Q:
-    """Return the query condition for orphans that need an operator's decision."""
+    """Return the query condition for orphans on which an operator must decide."""
     waits = ~Q(proof=Stray.Proof.PROVEN) & Q(wanted="")
     return waits | Q(wanted="") if settings.DRYDOCK.orphan_dry_run else waits
 

@@ -1,4 +1,4 @@
-"""Provide the leases, slot locks and maintenance of related resources that a step needs."""
+"""Provide what a step needs before it can continue: leases, slot locks, and maintenance of related resources."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ _OPEN = """
 
 
 def children(current: Run) -> list[tuple[int, str, str]]:
-    """Return (id, state, message) of the latest lease for each need of the run's lease or resource.
+    """Return (id, state, message) of the latest lease for each need that the run's lease or resource has.
 
-    Ended leases are included only if they were requested after this run began.
+    An ended lease is included only if it was requested after this run began.
     """
     column = "for_lease_id" if current.lease_id is not None else "for_resource_id"
     pk = current.lease_id if current.lease_id is not None else current.resource_id

@@ -1,4 +1,4 @@
-"""Draft machines based on offers, and plan how a machine changes to another instance type."""
+"""Draft machines from offers, and plan how a machine changes to another instance type."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def drafts(
     blueprint: Blueprint, kind: Kind, config: Any, asked: Asked | None, *, choose: str = "",
     failing: Sequence[tuple[str, str]] = (),
 ) -> Sequence[Draft]:  # fmt: skip
-    """Return what the blueprint could build for a request, best first.
+    """Return drafts of the resources that the blueprint could build for a request, best first.
 
-    If `asked` is None, the drafts are those that keep the blueprint's minimum of idle resources. `failing` lists the
-    (scope, key) pairs of recent failures. Drafts that match one of them, or that exceed the account's quota
+    If `asked` is None, the drafts are those that keep the blueprint's minimum of idle resources. `failing` contains the
+    (scope, key) pairs of remembered errors. Drafts that one of these errors excludes, or that exceed a provider quota
     (`Draft.refused`), are returned only if there are no others.
 
     Raises CatalogueStale, and any exception of the kind.
@@ -90,10 +90,10 @@ def _said(resource: Resource) -> tuple[str, str]:
 
 
 def retyped(resource: Resource, kind: Kind, config: Any, type_name: str) -> dict[str, Any]:
-    """Return the arguments for the run that changes a machine's type.
+    """Return the arguments for the run that changes a machine to another instance type.
 
-    Raises InvalidRequest if the machine already has that type, its zone does not offer the type, or the leases on the
-    machine would not fit. Raises Conflict if the machine was not built from an offer.
+    Raises InvalidRequest if the machine already has that instance type, if its zone does not offer the instance type,
+    or if the leases on the machine would not fit. Raises Conflict if the machine was not built from an offer.
     """
     was, market = _said(resource)
     if not isinstance(kind, Offers) or not was:

@@ -1,8 +1,8 @@
 """Act on the outcomes of a lease's phases (activation, deactivation, cleaning), and transfer leases to other owners.
 
 A transfer changes the owner in one transaction, and from then on interfaces serve only the new owner. The transaction
-starts a run that closes the account, ends its processes and gives the new owner access with new keys. If the run fails,
-the lease ends, because the former owner might still have access.
+starts a run that closes the account on the host, ends the account's processes and gives the new owner access with new
+keys. If the run fails, the lease ends, because the former owner might still have access.
 
 Outcomes are applied in the transaction that applies the step's answer, with lease and resource locked. If the lease no
 longer exists, its resource is deactivated and cleaned by a run of the resource (`cleanup`).
@@ -56,7 +56,7 @@ def _activate(lease_id: int) -> None:
 
 
 def activated(current: Run) -> None:
-    """Make the lease active after its activation, or undo the activation if the lease was released meanwhile."""
+    """Make the lease active after its activation. If the lease was released meanwhile, undo the activation."""
     assert current.lease_id is not None
     if _state(current.lease_id) == LeaseState.ACQUIRED and not current.cancel_wanted:
         _activate(current.lease_id)
@@ -67,7 +67,7 @@ def activated(current: Run) -> None:
 
 
 def activation_failed(current: Run, answer: Failed) -> None:
-    """Undo a failed activation and clean up. The lease is then tried on another resource."""
+    """Undo a failed activation and clean up. Then place the lease on another resource."""
     assert current.lease_id is not None
     message = f"Could not be set up on {current.resource.name}: {answer.message}"
     Lease.objects.filter(pk=current.lease_id).update(message=message)
@@ -94,7 +94,7 @@ def _leave(current: Run, answer: Failed, message: str) -> None:
 
 
 def deactivated(current: Run) -> None:
-    """Start the cleaning after a deactivation, which has removed the account and its processes.
+    """Start the cleaning after a deactivation, which has removed the lease's account on the host and its processes.
 
     Leases that were never active are cleaned too, because their activation may have left something behind.
     """
@@ -303,7 +303,7 @@ def handed_over(current: Run) -> None:
 
 
 def hand_over_failed(current: Run, answer: Failed) -> None:
-    """Request the release of the lease, because its former owner might still have access.
+    """Request the release of the lease after a failed transfer, because its former owner might still have access.
 
     If the lease is no longer active, start the deactivation instead.
     """

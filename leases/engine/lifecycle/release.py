@@ -1,4 +1,4 @@
-"""Release leases: end the right, clean the resource, give back the share, and serve the next lease.
+"""Release leases: end the owner's right, clean the resource, give back the share, and serve the next lease.
 
 The lease keeps its share during the cleaning.
 """
@@ -124,7 +124,7 @@ def follow_up(ending: ReleaseContext) -> None:
 def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message: str = "") -> None:
     """Release a lease at once or, inside a caller's transaction, after the commit.
 
-    May be repeated.
+    Releasing a lease again has no effect.
     """
     if connection.in_atomic_block:
         want_release(lease_id, reason=reason, actor=actor)
@@ -134,7 +134,7 @@ def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message
 
 
 def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") -> None:
-    """Take the steps to end a lease that are possible now. To be called repeatedly until the lease has ended.
+    """Take all steps towards the end of a lease that are possible now. Callers repeat this until the lease has ended.
 
     Calls that find nothing to do have no effect.
     """

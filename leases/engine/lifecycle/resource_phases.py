@@ -21,7 +21,7 @@ from leases.states import ResourceState
 
 
 def cancelled(current: Run) -> None:
-    """Destroy a resource whose run was cancelled, or restart the run if a lease has claimed the resource since."""
+    """Destroy a resource whose run was cancelled. If a lease has claimed it since, restart the run instead."""
     wanted = rows(
         "SELECT used_slots > 0 OR reserved_for_id IS NOT NULL FROM leases_resource WHERE id = %s",
         (current.resource_id,),
@@ -77,10 +77,10 @@ def build_failed(current: Run, answer: Failed) -> None:
 
 
 def first_check_failed(current: Run, answer: Failed) -> int:
-    """Record why the first check of a registered resource failed, and keep the resource.
+    """Record why the first check of a registered resource failed. Keep the resource, but evict its leases.
 
-    The resource differs from its registration or does not answer, and therefore cannot be leased. Returns the
-    number of earlier failures.
+    The resource differs from its registration or does not answer, and therefore cannot be leased. Returns the number of
+    earlier failures.
     """
     message = f"First check failed: {answer.message}"
     evicted = lock_holders(current.resource_id)
@@ -182,7 +182,7 @@ _FOR_NOW = ("retries", "deadline")
 def power_failed(current: Run, answer: Failed) -> None:
     """Schedule another attempt to switch the machine, and fail the runs that wait for its power cycle.
 
-    If the provider cannot stop the machine, switching it off is not retried.
+    If the provider cannot stop the machine, do not try again to switch it off.
     """
     lease_id = act_failures.record(current, answer)
     record_event("resource.power_failed", answer.message, resource_id=current.resource_id, lease_id=lease_id)
@@ -234,9 +234,9 @@ def destroyed(current: Run) -> None:
 
 
 def destroy_failed(current: Run, answer: Failed) -> None:
-    """Record that the resource is gone, because a dependency that contained it is gone.
+    """Record that a resource is gone whose destruction failed, because the dependency that contained it is gone.
 
-    Whatever remains cannot be reached. The leases that the resource holds are released.
+    Whatever remains of the resource cannot be reached. The leases that it holds are released.
     """
     message = f"Considered gone together with the resource that contained it: {answer.message}"
     record_event("resource.gone_with_parents", message, resource_id=current.resource_id)

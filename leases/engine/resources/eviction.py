@@ -21,7 +21,7 @@ from leases.states import LeaseState
 def evict_all(
     resource_id: int, holders: Holders, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Evict all given leases from a resource. See `evict` for the arguments."""
+    """Evict all given leases from a resource. For the arguments, see `evict`."""
     for lease_id, state in holders:
         evict(lease_id, state, resource_id, reason=reason, message=message, stays=stays, counts=counts)
 
@@ -29,11 +29,11 @@ def evict_all(
 def evict(
     lease_id: int, state: str, resource_id: int, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Take the share of a locked lease away.
+    """Take away the share of a locked lease.
 
     An acquired lease returns to the queue, an active lease breaks, and a released lease ends.
 
-    If `stays` is true, the resource continues to exist, and gets a deferred cleanup of what the lease may have left. If
+    If `stays` is true, the resource continues to exist, and a deferred cleanup removes what the lease may have left. If
     `counts` is true, the return to the queue counts as one of the lease's attempts.
     """
     if stays:
@@ -90,7 +90,7 @@ def ask_again(lease_id: int) -> None:
 
 
 def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts: bool = True) -> None:
-    """Put a lease back into the queue, or break it after too many attempts. Its share must already be deleted."""
+    """Put a lease whose share was deleted back into the queue, or break it after too many attempts."""
     bounces, wanted = rows("SELECT bounces, release_wanted FROM leases_lease WHERE id = %s", (lease_id,))[0]
     if wanted:
         move_lease(lease_id, LeaseState.RELEASED, reason=wanted)

@@ -1,6 +1,6 @@
 """Maintenance, power and in-place updates of resources.
 
-A resource whose power differs from the requested state is switched on or off. A requested stop is not a failure.
+A resource whose power state differs from the requested one is switched on or off. A requested stop is not a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leases.models import Resource, Run
 
 
 def kinds_that_update(*, at_once: bool = False) -> list[str]:
-    """Return the kinds that update in place; if `at_once` is true, only those that do so within seconds."""
+    """Return the names of kinds that update in place; if `at_once` is true, only kinds that do so within seconds."""
     names = [kind for (kind,) in rows("SELECT DISTINCT kind FROM blueprints_blueprint")]
     kinds = {name: attempt(registry.kind, name) for name in names}
     return [name for name, kind in kinds.items() if isinstance(kind, Updates) and (kind.at_once or not at_once)]
@@ -48,11 +48,14 @@ SELF = "self"
 
 
 class NotToBeHad(Exception):
-    """A need of a step cannot be met; the message says why."""
+    """A step needs something that it can never get; the message says why."""
 
 
 def ask(current: Run, wanted: Maintenance) -> None:
-    """Put a related resource, which then gets no new leases, into maintenance for a run. Raises NotToBeHad."""
+    """Put a related resource into maintenance for a run, so that it gets no new leases.
+
+    Raises NotToBeHad if the resource cannot be power-cycled, or is leased although the run must not wait for leases.
+    """
     target = _related(current, wanted.relation)
     if wanted.action == "power_cycle" and not isinstance(_kind_of(target), Powers):
         raise NotToBeHad(f"Resource {target} cannot be power-cycled.")
@@ -77,7 +80,7 @@ def _kind_of(resource_id: int) -> object:
 
 
 def tell_holders(holders: list[int], target: int, sentence: str) -> None:
-    """Record for each of these leases that the maintenance of a resource waits for it to end."""
+    """Record an event for each of these leases: the maintenance of resource `target` waits until the lease ends."""
     for lease_id in holders:
         record_event(
             "lease.maintenance",
@@ -119,9 +122,9 @@ _TREE_HOLDERS = """
 
 
 def tree_holders(resource_id: int, lease_id: int | None) -> list[TreeHolder]:
-    """Return the leases on a resource, on its parts, and on wholes that it is part of.
+    """Return the leases on a resource and on all resources above and below it.
 
-    Leaves out `lease_id` with its group, and the leases that the resource itself needs.
+    Leaves out `lease_id` with the other leases of its group, and the leases that the resource itself needs.
     """
     params = (resource_id, resource_id, resource_id, resource_id, lease_id, lease_id)
     return [TreeHolder(*found) for found in rows(_TREE_HOLDERS, params)]
@@ -145,7 +148,7 @@ def _holders_but(target: int, current: Run) -> list[int]:
 
 
 def advance(current: Run) -> bool:
-    """Advance the maintenance that a run waits for. Return True once it is granted.
+    """Advance the maintenance that a run waits for. Return True once the run may do the maintenance.
 
     Call inside a transaction, with the run locked.
     """
@@ -226,12 +229,15 @@ def _join(target: int, cycle: int) -> None:
 
 @short
 def lift(resource_id: int) -> bool:
-    """End the maintenance of a resource unless a run, cleanup or update still needs it. Return whether it has ended."""
+    """End the maintenance of a resource unless a run, cleanup or update still needs it. Return whether it was ended."""
     return lift_unless_needed(resource_id)
 
 
 def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
-    """Do the same as `lift`, inside a transaction. Ignores the run `but`, which is about to end."""
+    """End the maintenance of a resource as `lift` does, in the caller's transaction. Return whether it was ended.
+
+    Ignores the run with the id `but`, which is about to end and no longer needs the maintenance.
+    """
     lock_resource(resource_id)
     lifted = rows(
         "UPDATE leases_resource r SET in_maintenance = FALSE WHERE r.id = %s AND r.in_maintenance"
@@ -256,7 +262,7 @@ _SWITCH_DUE = """
 
 
 def check_power() -> int:
-    """Start to switch the resources whose power differs from the requested state, unless they are busy."""
+    """Start to switch the resources whose power state differs from the requested one, unless they are busy."""
     return each(_switch, [row for row in rows(_SWITCH_DUE) if isinstance(registry.kind(row[1]), Powers)])
 
 
@@ -279,7 +285,7 @@ def begin_switch(resource_id: int) -> bool:
 def want_power(resource_id: int, power: str) -> bool:
     """Request that a resource be switched `on` or `off` and kept in that state.
 
-    Returns False if the resource is busy. In that case, it is switched once it is no longer busy.
+    Returns False if the resource is busy. It is then switched when it is no longer busy.
     """
     lock_resource(resource_id)
     run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (power, resource_id))
@@ -288,6 +294,6 @@ def want_power(resource_id: int, power: str) -> bool:
 
 
 def is_wanted_off(resource_id: int) -> bool:
-    """Return whether the resource is not expected to answer, because it was switched off on request or by somebody else."""
+    """Return whether the resource need not answer, because it was switched off on request or by somebody else."""
     off = "SELECT 1 FROM leases_resource WHERE id = %s AND (power_wanted = 'off' OR facts ? 'stopped')"
     return bool(rows(off, (resource_id,)))

@@ -1,4 +1,4 @@
-"""Place a group in one host: choose a host that can serve all members, itself or with the devices in it."""
+"""Place a group in one host: choose a host that can serve all members, by itself or with the resources below it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Shortage:
-    """Why no host can serve a group now."""
+    """Why no host can serve a group now, and which hosts could do so later."""
 
     hosts: tuple[int, ...]
     """The hosts that could serve the group if nothing in them were leased."""
@@ -37,7 +37,7 @@ class _Host:
     options: list[list[Place]]
 
     def choose(self, requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-        """Return a place for each member, or None if the host has no room for all."""
+        """Return a place in this host for each member, or None if the host has no room for all members."""
         if any(
             _fitting(request, one) < sum(other is one for other in self.options)
             for request, one in zip(requests, self.options, strict=True)
@@ -57,7 +57,7 @@ def _times(request: PlacementRequest, place: Place) -> int:
 
 
 def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    """Return places for all members in one host, or None if no host can serve them all."""
+    """Return a place for each member, all in one host, or None if no host can serve all members."""
     for hosts in _found(requests, rule, when_empty=False):
         if (choice := _best(hosts, requests, rule)) is not None:
             return choice
@@ -130,7 +130,7 @@ def _hosts(
 
 
 def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
-    """Return which hosts could serve the group if nothing were leased, and what they or the others lack."""
+    """Return which hosts could serve the group if nothing were leased, and what the most suitable host lacks."""
     kinds, kind_of = _kinds(requests)
     able: list[int] = []
     for hosts in _found(requests, rule, when_empty=True):
@@ -207,5 +207,5 @@ def _named(host: int) -> str:
 
 
 def reserve(lease_id: int, hosts: Sequence[int]) -> bool:
-    """Reserve one of the hosts, and so everything in it, for the group of a lease. Return whether one was reserved."""
+    """Reserve one of the hosts, with everything below it, for the group of a lease. Return whether one was reserved."""
     return bool(run(RESERVE.format(suits="r.id = ANY(%s)"), (lease_id, list(hosts))))

@@ -33,7 +33,7 @@ STALLED = (
 
 
 def gather(group_id: int) -> Outcome:
-    """Reserve free resources for the members that have none, and build resources for members that find none."""
+    """Reserve free resources for the members of a group, and build resources for the members that find none."""
     acted = _each_alone(group_id)
     while (without := _reserve_free(group_id)) is not None:
         if not _make_room_for_one(group_id, [member for member in without if member.id not in acted], acted):
@@ -82,7 +82,7 @@ def _stalls(decision: Decision | None) -> bool:
 
 
 def stand_back(group_id: int) -> Outcome:
-    """Release the group's reservations, because an older group is gathering its resources."""
+    """Release the group's reservations, because an older group is collecting its resources."""
     return _wait(group_id, {}, keep=False)
 
 

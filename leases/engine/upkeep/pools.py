@@ -204,7 +204,7 @@ def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
 
 
 def forget_errors() -> int:
-    """Delete expired remembered errors, and wake the leases that wait for what these errors excluded."""
+    """Delete expired remembered errors, and wake the leases that wait for the resource types of their blueprints."""
     found = rows(
         "DELETE FROM blueprints_rememberederror e USING blueprints_blueprint b WHERE b.id = e.blueprint_id"
         " AND e.id = ANY(ARRAY(SELECT id FROM blueprints_rememberederror WHERE until <= statement_timestamp()"
