@@ -75,7 +75,7 @@ def _listed(who: Caller) -> list[tuple[int, BudgetInfo]]:
 
 
 def budget_info(row: Budget) -> BudgetInfo:
-    """Return a budget as a value, with the amount that is currently spent."""
+    """Return a budget as a frozen value, with the amount that is currently spent."""
     return _budget_info(row, *engine.standing([row.pk])[row.pk])
 
 
@@ -215,5 +215,5 @@ def _sum(pk: int | None, name: str, leases: int, seconds: float, cost: float, ho
 
 
 def usage_dimensions() -> tuple[By, ...]:
-    """Return the dimensions by which costs can be summed."""
+    """Return the names of the dimensions by which costs can be summed."""
     return cast("tuple[By, ...]", get_args(By))

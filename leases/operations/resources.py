@@ -41,7 +41,7 @@ GONE = Q(state="destroyed") | ~Q(gone_at=None)
 
 
 def visible(who: Caller) -> Any:
-    """Return the resources that the caller may see. Operators see all, and owners those that their live leases hold."""
+    """Return the resources that the caller may see: for operators all, for owners those of their live leases."""
     if who.operator:
         return Resource.objects.all()
     return Resource.objects.filter(leases__owner_id=who.id, leases__state__in=("acquired", "active", "released"))
@@ -54,7 +54,8 @@ def list_(
 ) -> list[ResourceInfo]:  # fmt: skip
     """Return resources in the order of their ids.
 
-    If `gone` is true, resources that no longer exist are included. `after` returns only ids above it, for paging.
+    If `gone` is true, resources that no longer exist are included. For paging, `after` returns only resources with a
+    higher id.
     """
     if state and state not in tuple(ResourceState):
         raise InvalidRequest(
@@ -102,7 +103,7 @@ def _resource(who: Caller, resource_id: int, what: str) -> Resource:
 
 
 def there(who: Caller, resource_id: int, what: str) -> Resource:
-    """Return a pending or active resource if the caller is an operator.
+    """Return a pending or active resource, if the caller is an operator.
 
     Raises NotFound, NotAllowed, and Conflict if the resource has another state.
     """
@@ -116,7 +117,7 @@ def there(who: Caller, resource_id: int, what: str) -> Resource:
 def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = "") -> ResourceInfo:
     """Drain a resource: it serves no new leases, and is retired when it is idle.
 
-    With `drained=False`, it serves new leases again.
+    With `drained=False`, the resource serves new leases again.
     """
     resource = there(who, resource_id, "drain resources")
     if Resource.objects.filter(pk=resource_id, drained=not drained).update(drained=drained):
@@ -132,7 +133,7 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
 
 @checked
 def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
-    """Take a resource out of service unchanged, with a note. Its leases are not affected.
+    """Take a resource out of service and keep it unchanged. Leases on the resource are not affected.
 
     Raises InvalidRequest without a note.
     """
@@ -148,7 +149,7 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
 def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     """Put a resource back into service, and wake pending leases.
 
-    A resource that still needs a deferred cleanup remains in maintenance until that is done; its message says so.
+    A resource with a deferred cleanup remains in maintenance until the cleanup is done; the resource's message says so.
     """
     resource = there(who, resource_id, "end a quarantine")
     if Resource.objects.filter(pk=resource_id, quarantined=True).update(quarantined=False, note="", check_failures=0):
@@ -164,10 +165,10 @@ _CONFIRMED = "The machine disappeared together with everything else in its accou
 
 @checked
 def retire(who: Caller, resource_id: int) -> ResourceInfo:
-    """Destroy a resource that no lease holds, or hand it back. Raises Conflict while a lease holds it.
+    """Destroy a resource that no lease holds, or hand it back. Raises Conflict while a lease holds the resource.
 
     A resource that disappeared together with everything else in its account is removed even if leases hold it. These
-    leases break, and the destroy plan asks the provider whether all of the resource's objects are gone.
+    leases break, and the destroy plan asks the provider whether all objects of the resource are gone.
     """
     resource = there(who, resource_id, "retire resources")
     if resource.observed == VANISHED and retirement.lose(
@@ -184,7 +185,7 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
 
 @checked
 def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
-    """Record that a resource is gone, whatever the provider reports. Its leases break and its row is closed.
+    """Record that a resource is gone, whatever the provider reports. The resource's leases break and its row is closed.
 
     Intended for resources that cannot be destroyed any more. Raises InvalidRequest without a reason, NotFound,
     NotAllowed.
@@ -276,10 +277,10 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
 
 @checked
 def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any]) -> ResourceInfo:
-    """Correct the registration of a resource: the given fields replace stored ones, and null removes a field.
+    """Correct the registration of a resource: the given fields replace the stored ones, and null removes a field.
 
-    The resource is checked again before it is leased again. Raises NotFound, NotSupported, InvalidRequest with the
-    field, and Conflict while leases hold the resource or it is busy.
+    The resource is checked again before it can be leased. Raises NotFound, NotSupported, InvalidRequest with the field,
+    and Conflict while the resource is leased or busy.
     """
     resource = there(who, resource_id, "change resources")
     if resource.origin != Resource.Origin.REGISTERED:
@@ -352,9 +353,9 @@ AT_ONCE = 16
 
 @checked
 def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[str, Any]]) -> list[Examined]:
-    """Parse registrations without storing them. Return the host keys, or the problem, of each.
+    """Parse registrations without storing them. Return the host keys of each host, or the problem of its registration.
 
-    The keys come from the registration or, if it has none, from the host itself. Raises NotFound, NotSupported,
+    The keys come from the registration or, if it contains none, from the host itself. Raises NotFound, NotSupported,
     NotAllowed.
     """
     operator_only(who, "register resources")
@@ -365,7 +366,7 @@ def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[st
     kind, view = registry.kind(row.kind), specs.blueprint_view(row, secrets=True)
 
     def keys(given: Mapping[str, Any]) -> list[HostKey] | DrydockError:
-        """Return the keys that a host presents (none if the registration contains keys), or the error.
+        """Return the keys that a host presents, or the error. If the registration contains keys, return an empty list.
 
         Runs in a thread, without the database.
         """
@@ -406,7 +407,7 @@ def unreadable(said: str) -> InvalidRequest:
 
 
 def wrong(found: Examined) -> InvalidRequest:
-    """Convert the problem of a single host to an error that names the field."""
+    """Convert the problem of a single registration to an error that names the field."""
     return InvalidRequest(found.problem, field=found.field)
 
 
