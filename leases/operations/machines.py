@@ -75,7 +75,7 @@ class Held(NamedTuple):
 
 @checked
 def get(who: Caller, lease_id: int) -> MachineInfo:
-    """Return a lease's machine, with its power, instance type, tags, capabilities and current action. Raises NotFound."""
+    """Return a lease's machine: its power, instance type, tags, capabilities and current action. Raises NotFound."""
     lease = lease_of(who, lease_id, related=True)
     return _info(Held(who, _resource_of(lease), lease_id))
 
@@ -357,7 +357,7 @@ def console_of_resource(who: Caller, resource_id: int) -> ConsoleInfo:
 
 @checked
 def acts(who: Caller, resource_id: int) -> list[ActInfo]:
-    """Return the acts that a resource's kind declares, and for each whether the caller can start it. Raises NotFound."""
+    """Return the acts that a resource's kind declares, and whether the caller can start each one. Raises NotFound."""
     return _acts(_target(who, resource_id))
 
 
