@@ -103,12 +103,12 @@ def refuse(act: DeclaredAct, now: Now, holders: list[TreeHolder], *, named: bool
     """
     machines.refuse_busy(now)
     if act.power != "any" and now.power and now.power != act.power:
-        raise Conflict(f"{now.name} is {now.power}; {act.name} needs it {act.power}.",
+        raise Conflict(f"{now.name} is {now.power}; {act.name} requires it to be {act.power}.",
                        hint=f"Switch it {act.power} first.")  # fmt: skip
     if act.holders == "refuse" and holders:
         raise Conflict(
-            f"{_others(holders, named)} holds {holders[0].resource}; {act.name} needs the resource without other leases.",
-            hint="Try again when that has ended.",
+            f"{_others(holders, named)} holds {holders[0].resource}; {act.name} requires that no other lease does.",
+            hint="Try again when that lease has ended.",
         )
 
 

@@ -149,7 +149,7 @@ def refuse_busy(now: Now) -> None:
     if now.in_maintenance:
         raise Conflict(f"{now.name} is in maintenance.", hint="Try again when that is done.")
     if now.power_wanted and now.power != now.power_wanted:
-        raise Conflict(f"{now.name} is about to be switched {now.power_wanted}.", hint="Try again when that is done.")
+        raise Conflict(f"{now.name} is about to be switched {now.power_wanted}.", hint="Try again after that.")
 
 
 def drop_check(now: Now) -> None:

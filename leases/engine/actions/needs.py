@@ -63,7 +63,7 @@ def _lock(current: Run, wanted: NeededLock) -> None:
         sql = f"INSERT INTO leases_slotlock (key, name, value, {column}) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
         if run(sql, (key, wanted.name, value, pk)):
             return
-    raise NotToBeHad(f"All of {len(candidates)} {wanted.name} in {scope} are in use.")
+    raise NotToBeHad(f"All {len(candidates)} candidates for the slot lock {wanted.name} in {scope} are in use.")
 
 
 def _choice(current: Run, wanted: NeededLock) -> tuple[str, tuple[str, ...]]:
@@ -144,9 +144,9 @@ def satisfied(current: Run) -> bool:
 
 
 def end_phase(current: Run) -> None:
-    """Release the leases that a phase needed, whether it succeeded or failed.
+    """Release the leases that a phase needed, whether the phase succeeded or failed.
 
-    Maintenance is ended too, unless another run needs it.
+    Ends the maintenance that the phase needed too, unless another run needs it.
     """
     if current.lease_id is not None:
         end_children(for_lease=current.lease_id, phase=current.phase)

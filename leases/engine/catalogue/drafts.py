@@ -97,7 +97,7 @@ def retyped(resource: Resource, kind: Kind, config: Any, type_name: str) -> dict
     """
     was, market = _said(resource)
     if not isinstance(kind, Offers) or not was:
-        raise Conflict(f"{resource.name} was not built from an offer, so its type cannot be changed.")
+        raise Conflict(f"{resource.name} was not built from an offer, so its instance type cannot be changed.")
     if type_name == was:
         raise InvalidRequest(f"{resource.name} is already a {was}.", field="type_name")
     sought = replace(kind.sought(config, None), names=(type_name,), markets=(market,))
@@ -139,12 +139,12 @@ def _refuse_another(resource: Resource, offer: Offer) -> None:
         raise _another(resource, offer)
     lost = sorted(set(resource.traits) & {"sev", "sev_snp", "tdx"} - set(offer.confidential))
     if lost:
-        raise InvalidRequest(f"{offer.type} does not have {', '.join(lost)}, which the machine has.", field="type_name")
+        raise InvalidRequest(f"{offer.type} lacks {', '.join(lost)}, which the machine has.", field="type_name")
 
 
 def _another(resource: Resource, offer: Offer) -> InvalidRequest:
     arch = resource.attributes.get("arch", "a different architecture")
-    return InvalidRequest(f"{offer.type} is {offer.arch}, and the machine is {arch}.", field="type_name")
+    return InvalidRequest(f"Instance type {offer.type} is {offer.arch}, but the machine is {arch}.", field="type_name")
 
 
 def _refuse_too_small(resource: Resource, draft: Draft) -> None:

@@ -129,7 +129,7 @@ def _offering() -> list[str]:
 
 
 def reads(name: str) -> bool:
-    """Return whether the kind is installed and can read offers with its credential."""
+    """Return whether the kind is installed and can poll offers with its credential."""
     try:
         return isinstance(registry.kind(name), Offers)
     except DrydockError:

@@ -73,7 +73,10 @@ class Standing:
         return self.epochs[-1].number
 
     def epoch_of(self, letter: str, pk: int) -> int:
-        """Return the number of the epoch in which resource (`r`) or lease (`l`) `pk` was created."""
+        """Return the number of the epoch in which a resource or lease was created.
+
+        `letter` is `r` for the resource or `l` for the lease with the id `pk`.
+        """
         return next(e.number for e in reversed(self.epochs) if getattr(e, letter) <= pk)
 
 
@@ -83,7 +86,7 @@ _shown: tuple[float, str] | None = None
 
 
 def current() -> Standing:
-    """Return the status of the installation. It is read again every few seconds."""
+    """Return the status of the installation, which may have been read a few seconds ago."""
     global _known
     with _guard:
         known = _known
@@ -296,7 +299,7 @@ BLUEPRINT = "drydock-blueprint"
 
 @dataclass(frozen=True, kw_only=True)
 class Proven:
-    """The epoch and the resource id of an external object, as proven by its tags."""
+    """The epoch and the resource id that the tags of a provider object prove."""
 
     epoch: int
     resource: int

@@ -23,9 +23,10 @@ def plan(kind: Kind, phase: str) -> Plan:
 
 
 def plan_of(kind_name: str, phase: str, wanted: Mapping[str, Any]) -> Plan:
-    """Return the plan for a phase of the kind with this name.
+    """Return the plan of the kind with this name for a phase.
 
-    For an act, `wanted` names it. Raises NotFound if the kind is not installed or does not declare the act.
+    If the phase is an act, `wanted` contains the act's name. Raises NotFound if the kind is not installed or does not
+    declare the act.
     """
     kind = registry.kind(kind_name)
     if phase != Phase.ACT:
@@ -160,7 +161,7 @@ def undo_activation(lease_id: int, resource_id: int) -> None:
 
 
 def wake_for(lease_id: int) -> None:
-    """Let the runs that wait for this lease continue. Call it when the lease has become active or ended."""
+    """Let the runs that wait for this lease continue. Call this when the lease has become active or ended."""
     for (run_id,) in rows(
         "UPDATE leases_run n SET due_at = clock_timestamp() FROM leases_lease c WHERE c.id = %s"
         " AND n.waits_for = 'leases' AND n.due_at IS NULL AND ((c.for_lease_id IS NOT NULL AND n.lease_id = c.for_lease_id)"

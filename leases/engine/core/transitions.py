@@ -58,7 +58,7 @@ _RETURN = """
 
 
 def release_lease(lease_id: int, *, reason: str, message: str, actor: str) -> str:
-    """Lock and release a lease. Return its former state, or an empty string if it was already released or ended.
+    """Lock and release a lease. Return the lease's former state, or an empty string if it was released before.
 
     An empty `reason` or `actor` is replaced by the value that was recorded with the request for release.
     """

@@ -33,7 +33,8 @@ def require_commands(asked: LeaseRequest) -> None:
             f"Leases of blueprint {name!r} (kind {kind}) cannot run commands, so workloads and metrics are not supported"
             " there.",
             field="metrics" if asked.workload is None else "workload",
-            hint=f"Request another type, or exclude them with excluded_blueprints: {', '.join((one for one, _ in mute))}.",
+            hint="Request another resource type, or exclude these blueprints with excluded_blueprints: "
+            f"{', '.join((one for one, _ in mute))}.",
         )
 
 

@@ -200,8 +200,8 @@ def transfer(lease_id: int, *, of: int | None, to: int, to_name: str, actor: str
     lease = Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id)
     if not kind.reusable_after(specs.lease_view(lease)):
         raise NotSupported(
-            (f"Lease {lease_id} has rights on its host with which its owner could keep access after a transfer."),
-            hint="Release it, and let the other user request a lease.",
+            (f"Lease {lease_id} cannot be transferred: with its rights on the host, its owner could keep access."),
+            hint="Release the lease, and let the other user request a new one.",
         )
     former = "Drydock itself" if lease.owner is None else lease.owner.get_username()
     _change_owner(lease, to)
@@ -227,7 +227,7 @@ def _refuse_transfer(lease_id: int, found: _Standing, to: int) -> Kind:
     }
     for sentence, holds in refused.items():
         if holds:
-            raise Conflict(sentence, hint="Release it, and let the other user request a lease.")
+            raise Conflict(sentence, hint="Release the lease, and let the other user request a new one.")
     if found.has_run:
         raise Busy(f"Lease {lease_id} is busy. Try again in a moment.")
     kind = registry.kind(found.kind)

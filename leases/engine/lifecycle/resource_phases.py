@@ -68,7 +68,7 @@ def built(current: Run) -> None:
 
 
 def build_failed(current: Run, answer: Failed) -> None:
-    """Destroy the objects that a failed build has created, and put its leases back into the queue."""
+    """Destroy the objects that a failed build has created, and put the resource's leases back into the queue."""
     remembered_errors.remember(current.resource, answer)
     message = f"Build failed at {current.step or 'a step'}: {answer.message}"
     _take_out(
@@ -215,7 +215,7 @@ def updated(current: Run) -> None:
 def update_failed(current: Run, answer: Failed) -> None:
     """Drain a resource that cannot be updated in place, so that it is replaced.
 
-    If Drydock did not build it, keep it out of service and schedule another attempt.
+    If Drydock did not build the resource, keep it out of service and schedule another attempt.
     """
     if current.resource.origin != Resource.Origin.BUILT:
         failures = unreachable.failing(current.resource_id, f"Update failed: {answer.message}")

@@ -347,7 +347,7 @@ def belongs_to_older(room: Room, waiter: pending.PendingLease) -> bool:
 
 
 def finish_claim(waiter: pending.PendingLease, room: Room) -> bool:
-    """Take the share in `room`, and start the activation if there is one.
+    """Take the share in `room`, and start the activation if the kind has one.
 
     Return True if the lease is active at once.
     """

@@ -57,7 +57,7 @@ def evict(
 
 @short
 def orphan(lease_id: int, *, message: str) -> bool:
-    """Break an active lease that lost a dependency, and request it again if it has `serve_again`.
+    """Break an active lease that lost a dependency. If the lease has `serve_again`, request it again.
 
     The resource of the lease is not affected. Returns False if the lease is not active or is being released.
     """
@@ -82,7 +82,7 @@ _AGAIN = f"""
 
 
 def ask_again(lease_id: int) -> None:
-    """If a lost lease has `serve_again`, request it again at its old place in the queue, and set `replaced_by`."""
+    """If a lost lease has `serve_again`, request a new lease at its old place in the queue, and set `replaced_by`."""
     for new_id, resource_type in rows(_AGAIN, (lease_id,)):
         run("UPDATE leases_lease SET replaced_by_id = %s WHERE id = %s", (new_id, lease_id))
         run("INSERT INTO leases_watch (lease_id) SELECT id FROM leases_lease WHERE id = %s AND watched", (new_id,))

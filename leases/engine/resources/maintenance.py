@@ -61,7 +61,7 @@ def ask(current: Run, wanted: Maintenance) -> None:
         raise NotToBeHad(f"Resource {target} cannot be power-cycled.")
     holders = _holders_but(target, current)
     if wanted.holders == "refuse" and holders:
-        raise NotToBeHad(f"Resource {target} is leased by others, and the maintenance must not wait for them.")
+        raise NotToBeHad(f"Resource {target} is leased, and this maintenance must not wait for leases to end.")
     current.maintenance = {
         "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
         "granted": False,
@@ -105,7 +105,7 @@ def _related(current: Run, relation: str) -> int:
 
 
 class TreeHolder(NamedTuple):
-    """A lease in the tree of a resource, with the name of the resource that it holds."""
+    """A lease in the tree of a resource, with the name of the resource that the lease is on."""
 
     lease_id: int
     resource: str

@@ -1,4 +1,4 @@
-"""Retire resources that are idle, outdated or out of service, and record those that are lost or gone."""
+"""Retire resources that are idle, outdated or out of service, and record which resources are lost or gone."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def begin_update(resource_id: int, generation: int) -> bool:
 
 
 def begin_destroy(resource_id: int, to: ResourceState, *, reason: str, message: str, actor: str) -> None:
-    """Move a resource that has no run to state `to`, and start its destruction. Call inside a transaction."""
+    """Move a resource without a run to state `to`, and start its destruction. Call inside a transaction."""
     move_resource(resource_id, to, reason=reason, message=message, actor=actor, reserved_for=None)
     start(resource_id=resource_id, phase="destroy")
 

@@ -99,7 +99,7 @@ def check_in(resource_id: int, seconds: float) -> None:
 
 
 def clear(resource_id: int) -> None:
-    """Put a resource that answers back into service, and clear the suspicion on its leases.
+    """Put a resource that answers again back into service, and clear the suspicion on its leases.
 
     The leases that have a share of the resource must be locked.
     """

@@ -53,7 +53,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """A remembered error, with the offer, zone, location or blueprint that it excludes, and when the exclusion ends."""
+    """A remembered error, what it excludes (an offer, zone, location or blueprint), and until when."""
 
     scope: str
     key: str
@@ -217,7 +217,7 @@ def decide(
             return Reclaim(
                 resource_ids=opinion.reclaim[:1],
                 verdicts=verdicts,
-                message=f"{candidate.name} is at its limit or budget; an idle resource is removed.",
+                message=f"{candidate.name} is at its limit or budget, so an idle resource is removed first.",
             )
     return _wait_or_refuse([opinion for _, opinion in opinions], verdicts)
 

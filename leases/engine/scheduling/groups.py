@@ -219,7 +219,7 @@ def _is_overdue(lease_id: int) -> bool:
 def advance(group_id: int) -> Outcome:
     """Grant a group if there is room for all members.
 
-    Otherwise, if it is the oldest group, reserve or build the resources that it still needs.
+    Otherwise, if the group is the oldest one, reserve or build the resources that its members still need.
     """
     try:
         outcome = _grant(group_id)

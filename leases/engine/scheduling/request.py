@@ -1,4 +1,4 @@
-"""Insert the lease for a request, and claim room for it at once if there is any."""
+"""Insert the lease for a request, and claim room for the lease at once if there is any."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Requested:
-    """A lease that was inserted, or found by its idempotency key."""
+    """A lease that was inserted, or that had been requested with the same idempotency key."""
 
     id: int
     replayed: bool = False
@@ -77,13 +77,13 @@ def usable(asked: LeaseRequest) -> Usable:
         if unknown := set(getattr(asked, field) or ()) - ids.keys():
             there = ", ".join(sorted(ids)) or "none"
             raise InvalidRequest(
-                f"Blueprint {sorted(unknown)[0]!r} does not exist or does not provide {asked.type!r}.",
+                f"Blueprint {sorted(unknown)[0]!r} does not exist or does not provide type {asked.type!r}.",
                 field=field,
                 hint=f"Choose one of: {there}.",
             )
     if not found:
         raise InvalidRequest(
-            f"No blueprint provides {asked.type!r} yet.",
+            f"No blueprint provides the resource type {asked.type!r} yet.",
             field="type",
             hint="An operator can add one: drydock blueprints add.",
         )
@@ -228,7 +228,7 @@ def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> R
     )
     if not found or found[0][1] != asked.fingerprint:
         raise Conflict(
-            f"The idempotency key {asked.idempotency_key!r} was already used for another request.",
+            f"The idempotency key {asked.idempotency_key!r} was already used for a different request.",
             field="idempotency_key", hint="Use a new key for a new request.",
         )  # fmt: skip
     return Requested(id=found[0][0], replayed=True)
@@ -333,5 +333,5 @@ def _group(owner_id: int, same: str, different: str, key: str | None, fingerprin
     )
     group = LeaseGroup.objects.select_for_update(no_key=True).get(owner_id=owner_id, idempotency_key=key)
     if group.fingerprint != fingerprint:
-        raise Conflict(f"The idempotency key {key!r} was already used for another group.", field="idempotency_key")
+        raise Conflict(f"The idempotency key {key!r} was already used for a different group.", field="idempotency_key")
     return group, not group.leases.exists()

@@ -193,7 +193,7 @@ _SAME = """
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """The outcome of a report that an agent sent. `problem` says what could not be stored."""
+    """The outcome of a report that an agent sent. `problem` says which part could not be stored, if any."""
 
     stored: bool
     problem: str = ""
@@ -260,6 +260,6 @@ def _refuse_foreign_wholes(blueprint: Blueprint, kind: Reports, place: str, foun
     if foreign:
         name = min(foreign)
         raise InvalidRequest(
-            f"{name!r:.100} is not in {place or blueprint.name}. A report can only be about its own place.",
+            f"{name!r:.100} is not in {place or blueprint.name}. A report can only be about the place that it names.",
             field="part_of",
         )

@@ -46,7 +46,7 @@ _OVER = """
 def by_others(resource_id: int) -> bool:
     """Return whether a machine was stopped by somebody else than Drydock.
 
-    This is assumed if it was not switched off on request and has no run.
+    This is assumed if the machine was not switched off on request and has no run.
     """
     return bool(rows(_BY_OTHERS, (resource_id,)))
 

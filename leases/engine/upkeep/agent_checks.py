@@ -1,4 +1,4 @@
-"""Periodic checks of agents: those that blueprints require, and those that do not report."""
+"""Periodic checks of agents: agents that blueprints require, and agents that do not report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Periodic checks of leases and of the queue. Each returns the number of items that it acted on."""
+"""Periodic checks of leases and of the queue. Each check returns the number of items that it acted on."""
 
 from __future__ import annotations
 

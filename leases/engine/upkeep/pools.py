@@ -130,7 +130,7 @@ def _update(resource_id: int, generation: int) -> None:
 
 
 def keep_ready() -> int:
-    """Build resources until every blueprint has its minimum of idle ones, or has reached its limit."""
+    """Build resources until every blueprint has its minimum of idle resources, or has reached its limit."""
     short_of = Blueprint.objects.filter(min_ready__gt=0, enabled=True, drained=False)
     return sum(attempt(_make_ready, blueprint.pk) or 0 for blueprint in short_of)
 

@@ -1,9 +1,9 @@
 """Delete ended leases, events and usage records after their retention.
 
-Each sweep deletes a few small batches, each in its own transaction. It locks only rows that no process uses any more,
-and skips rows that are already locked. A row that other rows refer to is kept until those are deleted.
+Each sweep deletes a few small batches, each in its own transaction. A sweep locks only rows that no process uses any
+more, and skips rows that are already locked. A row that other rows refer to is kept until those rows are deleted.
 
-Ids grow with time, so old rows are found by walking along the primary key. No additional index is needed, which would
+Ids grow with time, so old rows are found by walking along the primary key. This needs no additional index, which would
 add a cost to the end of every lease.
 """
 

@@ -1,4 +1,4 @@
-"""Periodic checks of runs and of resources without a run. Each returns the number of items that it acted on."""
+"""Periodic checks of runs and of resources without a run. Each check returns the number of items that it acted on."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _advance(run_id: int) -> bool:
 
 
 def undisturbed() -> int:
-    """End the maintenance of resources if no run needs it any more."""
+    """End the maintenance of resources for which no run needs it any more."""
     return each(maintenance.lift, some("SELECT id FROM leases_resource WHERE in_maintenance"))
 
 
