@@ -119,7 +119,7 @@ class Lease:
 
     @classmethod
     def get(cls, id: int | str, *, owner: Any) -> Self:
-        """Return a lease by its id or name. Raises NotFound if it does not exist or belongs to another owner."""
+        """Return a lease by its id or name. Raises NotFound if there is none, or if another owner has it."""
         who = caller(owner)
         found = cls(leases.named(who, id) if isinstance(id, str) else id, who)
         found.refresh()
@@ -197,8 +197,8 @@ class Lease:
     def wait_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
         """Wait until the lease has ended. Return how it ended, with the exit code of its workload and its cost.
 
-        A lease ends by itself (its workload ended, it expired, it was lost) or because it is released. Raises
-        TimedOut, and InsideTransaction at once if you have a transaction open.
+        A lease ends when its workload ends, it expires, it is lost, or it is released. Raises TimedOut, and
+        InsideTransaction at once if you have a transaction open.
         """
         refuse_inside_transaction("wait_until_ended")
         with worker_beside(self.id) as attended:

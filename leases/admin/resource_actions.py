@@ -223,7 +223,7 @@ def _resize(who: Caller, row: Any, given: FormData) -> str:
 
 def _change_type(who: Caller, row: Any, given: FormData) -> str:
     machines.act_on_resource(who, row.pk, "change-type", type_name=given["type_name"])
-    return f"Type {given['type_name']} was requested."
+    return f"Instance type {given['type_name']} was requested."
 
 
 def _tag(who: Caller, row: Any, given: FormData) -> str:

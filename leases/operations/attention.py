@@ -97,8 +97,8 @@ def _dropped(who: Caller) -> Iterator[Attention]:
     for row in lately:
         yield Attention(
             what="dropped_messages", kind="installation", id=None, name="", since=row.dropped_at,
-            message=f"{row.dropped_messages} broker messages that were not Drydock's own were dropped so far, the "
-                f"last because {row.dropped_message}.",
+            message=f"So far, {row.dropped_messages} broker messages were dropped because Drydock did not send them. "
+                f"The last one was dropped because {row.dropped_message}.",
             mend=("Check who can write to the broker. Give Drydock a broker of its own, or set a password "
 "(BROKER_URL)."),
         )  # fmt: skip

@@ -148,7 +148,8 @@ def _another(found: Blueprint) -> None:
     new_type = registry.kind(found.kind).resource_type
     if new_type != found.resource_type and Resource.objects.filter(blueprint=found).exists():
         raise Conflict(
-            f"Its resources are of type {found.resource_type!r}, but {found.kind!r} provides {new_type!r}.",
+            f"The blueprint has resources of resource type {found.resource_type!r}, but kind {found.kind!r} provides "
+            f"{new_type!r}.",
             field="kind",
         )
     found.resource_type = new_type
@@ -272,7 +273,9 @@ def write_columns(found: Blueprint, changed: BlueprintChange) -> None:
     for column in changed.clear:
         if column not in EMPTIABLE:
             raise InvalidRequest(
-                f"{column!r} cannot be empty.", field="clear", hint=f"Only these can be empty: {', '.join(EMPTIABLE)}."
+                f"{column!r} cannot be empty.",
+                field="clear",
+                hint=f"Only these fields can be empty: {', '.join(EMPTIABLE)}.",
             )
         setattr(found, column, "" if column == "note" else None)
 
@@ -345,9 +348,7 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
     if not circle:
         return []
     if len(circle) == 2:
-        return [
-            Problem(message=f"{found.name} needs a {found.resource_type!r}, which is the type that it provides itself.")
-        ]
+        return [Problem(message=f"{found.name} needs a lease of the type that it provides, {found.resource_type!r}.")]
     return [Problem(message=f"Blueprints that need each other in a cycle cannot serve leases: {' -> '.join(circle)}.")]
 
 

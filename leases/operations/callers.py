@@ -61,7 +61,7 @@ def own_leases(who: Caller) -> QuerySet[Lease]:
 
 @checked
 def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
-    """Return a lease that the caller may change. Raises NotFound if it does not exist or belongs to another owner."""
+    """Return a lease that the caller may change. Raises NotFound if there is none, or if another owner has it."""
     found = own_leases(who).filter(pk=lease_id)
     if related:
         found = found.select_related("owner", "resource__blueprint")

@@ -195,7 +195,7 @@ def remove(who: Caller, name: str) -> None:
         if users := users_of(name):
             names = ", ".join(row.name for row in users)
             raise Conflict(
-                f"The credential is used by blueprint {names}.",
+                f"The credential cannot be removed while these blueprints use it: {names}.",
                 hint="Change these blueprints to another credential first.",
             )
         record_event("credential.removed", f"Credential {name}.", actor=who.actor)

@@ -65,7 +65,7 @@ class StrayInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerInfo:
-    """A worker, and how many seconds ago it sent its last heartbeat."""
+    """A worker, and how many seconds ago the worker sent its last heartbeat."""
 
     name: str
     queues: list[str]

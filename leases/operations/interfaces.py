@@ -313,8 +313,8 @@ def _endpoint(lease: Lease) -> SshEndpoint:
     found = endpoint_from_json(said) if said else None
     if not isinstance(found, SshEndpoint):
         raise NotSupported(
-            f"A lease on {lease.resource.blueprint.kind} is not reached by SSH.",
-            hint="Use its interfaces: drydock run, drydock cp.", capability="access",
+            f"A lease of kind {lease.resource.blueprint.kind} cannot be reached by SSH.",
+            hint="Use the interfaces of the lease: drydock run, drydock cp.", capability="access",
         )  # fmt: skip
     return replace(found, host=lease.resource.facts.get("address") or found.host)
 

@@ -91,9 +91,9 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
     job = _job(who, job_id)
     if stream == "stderr" and not job.apart:
         raise NotSupported(
-            f"Job {job_id} stores standard output and standard error together.",
+            f"Job {job_id} stores standard error only together with standard output.",
             field="stream",
-            hint="Start the job with `apart` to store them separately.",
+            hint="Read stdout for both, or start the job with `apart` to store them separately.",
         )
     refuse_inside_transaction("Reading a job's output")
     if job.state == Job.State.PENDING:

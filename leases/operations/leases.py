@@ -85,7 +85,7 @@ def request_group(
     keyed = idempotency_key is not None
     given = [one for each in given[: LARGEST_GROUP + 1] for one in requests.members(each, keyed=keyed)]
     if not 1 <= len(given) <= LARGEST_GROUP:
-        raise InvalidRequest(f"A group must have 1 to {LARGEST_GROUP} leases.", field="leases")
+        raise InvalidRequest(f"A group of leases must have 1 to {LARGEST_GROUP} members.", field="leases")
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= 255:
         raise InvalidRequest("An idempotency key must have 1 to 255 characters.", field="idempotency_key")
     whose = on_behalf(who, owner)
@@ -317,7 +317,7 @@ def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
             raise
         raise Conflict(
             f"{to} cannot take over lease {lease_id} because of a quota, a budget, a missing authorization "
-            "or a lease of the same name.", field="to", hint=f"{to} or an operator can see which of these.",
+            "or a lease of the same name.", field="to", hint=f"{to} or an operator can see which of these forbids it.",
         ) from None  # fmt: skip
 
 
@@ -331,7 +331,9 @@ def _receiver(who: Caller, to: str) -> Any:
         return found
     if found is None or not Group.objects.filter(user=who.id).filter(user=found.pk).exists():
         raise InvalidRequest(
-            f"{to!r} is not a member of any of your groups.", field="to", hint="An operator can transfer it to anyone."
+            f"You can transfer a lease only to members of your groups, and {to!r} is not one.",
+            field="to",
+            hint="An operator can transfer the lease to anyone.",
         )
     return found
 
@@ -354,7 +356,7 @@ def release(who: Caller, lease_id: int, *, message: str = "") -> None:
     state, own, need, for_lease, for_resource = found[0]
     if need and not who.operator:
         holder = f"lease {for_lease}" if for_lease else f"resource {for_resource}"
-        raise Conflict(f"Lease {lease_id} is held by {holder} and ends with it.", hint=f"Release {holder} instead.")
+        raise Conflict(f"Lease {lease_id} belongs to {holder} and ends with it.", hint=f"Release {holder} instead.")
     if state in OVER:
         return
     reason = Reason.CANCELLED if state in ("pending", "acquired") else Reason.OWNER if own else Reason.OPERATOR
@@ -405,7 +407,7 @@ def hold(
         (span, lease_id),
     )
     if not held:
-        raise Conflict(f"Lease {lease_id} has ended, and its resource is cleaned or being cleaned.")
+        raise Conflict(f"Lease {lease_id} has ended and cannot be held, because its resource was or is being cleaned.")
     for_how_long = "without end" if span is None else f"for {in_words(span)}"
     record_event(
         "lease.held", f"Held {for_how_long}. {reason}".strip(), actor=who.actor, lease_id=lease_id, reason=Reason.HELD

@@ -205,13 +205,13 @@ def refuse_unable(resource: Resource, base: type) -> None:
     if name not in can:
         raise NotSupported(
             f"{words} ({name}) is not supported by the kind {resource.blueprint.kind}.", capability=name,
-            hint=f"It supports: {', '.join(can) or 'no such actions'}.",
+            hint=f"The kind supports: {', '.join(can) or 'no such actions'}.",
         )  # fmt: skip
 
 
 def _switch(held: Held, power: str) -> MachineInfo:
     refuse_unable(held.resource, Powers)
-    machine_actions.switch(held.wish("power", {"power": power}, f"Switching the power {power} was requested."))
+    machine_actions.switch(held.wish("power", {"power": power}, f"Switching the machine {power} was requested."))
     return _info(held)
 
 
@@ -262,11 +262,11 @@ def _refuse_odd(tags: Mapping[str, str]) -> None:
     for name, value in tags.items():
         if not isinstance(value, str) or not 0 < len(name) <= _NAME or len(value) > _VALUE:
             raise InvalidRequest(
-                f"A tag needs a name of 1 to {_NAME} characters and a value of at most {_VALUE}.", field=f"tags.{name}"
+                f"A tag needs a name of 1 to {_NAME} and a value of at most {_VALUE} characters.", field=f"tags.{name}"
             )
         if name.lower().startswith(OURS):
             raise InvalidRequest(
-                f"Names that begin with {OURS} are reserved: they identify the owner of a machine.",
+                f"Tag names that begin with {OURS} are reserved: they identify the owner of a machine.",
                 field=f"tags.{name}",
             )
 

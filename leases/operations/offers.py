@@ -89,7 +89,7 @@ def _read(model: type[Filter], wanted: Mapping[str, Any] | OfferFilter) -> Filte
 
 def _check(limit: int) -> None:
     if not 1 <= limit <= MOST:
-        raise InvalidRequest(f"It must be from 1 to {MOST}.", field="limit")
+        raise InvalidRequest(f"The limit must be from 1 to {MOST}.", field="limit")
 
 
 def _search(who: Caller, asked: OfferFilter) -> Search:
@@ -129,7 +129,7 @@ def _place(written: str, sort: str) -> Place:
     try:
         place = Place(by=tuple(float(one) if one else None for one in by), id=int(number))
     except ValueError:
-        raise InvalidRequest("It must be the value of `next` from an earlier answer.", field="cursor") from None
+        raise InvalidRequest("The cursor must be the value of `next` from an earlier answer.", field="cursor") from None
     if by and len(by) != offer_search.orders()[sort]:
-        raise InvalidRequest(f"It belongs to a list that is not ordered by {sort!r}.", field="cursor")
+        raise InvalidRequest(f"The cursor belongs to a list that is not ordered by {sort!r}.", field="cursor")
     return place

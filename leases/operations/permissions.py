@@ -78,7 +78,7 @@ def _info(row: Authorization) -> AuthorizationInfo:
 def authorization(who: Caller, authorization_id: int) -> AuthorizationInfo:
     """Return an authorization by its id. Raises NotFound.
 
-    An operator may see any authorization, other callers their own and those of their groups.
+    Operators may see any authorization, other callers only those for themselves and their groups.
     """
     return _info(_row(who, authorization_id))
 

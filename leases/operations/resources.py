@@ -109,7 +109,7 @@ def there(who: Caller, resource_id: int, what: str) -> Resource:
     """
     found = _resource(who, resource_id, what)
     if found.state not in ("pending", "active"):
-        raise Conflict(f"Resource {resource_id} is {found.state}.")
+        raise Conflict(f"Resource {resource_id} is {found.state}; it must be pending or active for this.")
     return found
 
 
@@ -303,8 +303,9 @@ def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any])
 def scan_host_keys(who: Caller, blueprint: str, address: str, port: int = 22) -> list[HostKey]:
     """Return the keys that the host at an address presents now. Stores nothing.
 
-    Before registering the host, compare the keys with those on its own console, because another host on the path
-    could present its own. Raises NotFound, NotSupported, InvalidRequest, and InterfaceError if no host answers.
+    Before registering the host, compare these keys with those shown on its own console, because another host on the
+    path could present its own keys. Raises NotFound, NotSupported, InvalidRequest, and InterfaceError if no host
+    answers.
     """
     operator_only(who, "scan for host keys")
     refuse_inside_transaction("Scanning for host keys")
@@ -432,7 +433,7 @@ def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
         for other in Resource.objects.filter(names).select_related("blueprint")[:1]:
             there = f"resource {other.pk} ({other}) of blueprint {other.blueprint.name}"
             return Conflict(f"{draft.name or draft.identity} is already {there}.", field="identities")
-        return Conflict("Another resource has one of its identities.", field="identities")
+        return Conflict("Another resource already has one of the host's identities.", field="identities")
     if constraint(error) != "resource_identity_once":
         raise error
     return Conflict(f"{draft.identity!r} is already registered.", field="identity")
@@ -441,16 +442,16 @@ def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
 def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) -> None:
     """Write the registration of a locked resource, and check the resource again."""
     if resource.state not in ("pending", "active"):
-        raise Conflict(f"Resource {resource.pk} is {resource.state}.")
+        raise Conflict(f"Resource {resource.pk} is {resource.state}; it must be pending or active for this.")
     if resource.used_slots:
         raise Conflict(
-            f"Resource {resource.pk} is held by leases.",
-            hint="Quarantine it, and change it after the leases have ended.",
+            f"Resource {resource.pk} is held by leases and cannot be changed now.",
+            hint="Quarantine the resource, and change it after the leases have ended.",
         )
     if resource.state == "active" and not isinstance(registry.kind(resource.blueprint.kind), Updates):
         raise NotSupported(
             f"A resource of kind {resource.blueprint.kind!r} cannot be changed once it is active.",
-            hint="Remove it, and register it again.",
+            hint="Remove the resource, and register it again.",
         )
     _end_run(resource)
     columns: dict[str, Any] = {"registration": registration, "identity": draft.identity, "name": draft.name}

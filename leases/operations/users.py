@@ -124,7 +124,7 @@ def change_groups(who: Caller, user: str, *, add: Collection[str] = (), remove: 
     _administrator(who)
     joined, left = _groups(add), _groups(remove)
     if both := sorted(set(joined) & set(left)):
-        raise InvalidRequest(f"Group {both[0]!r} is both added and removed.", field="add")
+        raise InvalidRequest(f"Group {both[0]!r} cannot be both added and removed.", field="add")
     with transaction.atomic():
         row = _named(user, lock=True)
         if missing := sorted(set(left) - {group.name for group in row.groups.all()}):
