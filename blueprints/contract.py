@@ -151,7 +151,7 @@ class Kind(ABC):
         return frozenset(self.needs)
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Return whether the cleaned resource may be leased to another owner after this lease."""
+        """Return whether the resource, once it is cleaned, may be leased to another owner after this lease."""
         return self.reusable
 
     def lacking(self, config: Any) -> frozenset[type]:
@@ -288,7 +288,7 @@ class Registers(ABC):
 
     @abstractmethod
     def register(self, config: Any, registration: Any) -> Draft:
-        """Return the draft for a registered resource. Its `identity` must be set."""
+        """Return the draft for a registered resource, which must have an `identity`."""
 
     @abstractmethod
     def build(self) -> Plan:
@@ -371,7 +371,7 @@ class Reports(Discovers):
 
         Takes at most a few seconds. Override this method unless all reports are sent in by programs.
         """
-        raise NotSupported(f"Reports for {type(self).__name__} are only sent in, not read.")
+        raise NotSupported(f"{type(self).__name__} cannot read reports: programs send them in.")
 
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
         """Read the reports of all places in turn, and return their resources. Raises if a report is incomplete."""
@@ -453,7 +453,7 @@ class Controls(ABC):
 
 
 class Cleans(ABC):
-    """The resource is cleaned between two leases, while the old lease still holds its share."""
+    """The resource is cleaned between two leases, while the ended lease still holds its share."""
 
     @abstractmethod
     def clean(self) -> Plan:

@@ -84,5 +84,5 @@ def contradictions(localities: Iterable[Sequence[str]]) -> list[str]:
     for (_, name), around in sorted(wider.items()):
         levels = [level for level, _ in around]
         if len(levels) > len(set(levels)):
-            found.append(f"{name} is in several places of one level: {', '.join(sorted(n for _, n in around))}.")
+            found.append(f"{name} is inside several places of one level: {', '.join(sorted(n for _, n in around))}.")
     return found

@@ -203,7 +203,7 @@ class Azure(
                 continue
             untagged = api.lost_tags(there) and str(there["id"]).lower() in ids
             if untagged:
-                report(f"{there['name']}: the tags were removed, but Drydock knows the id.")
+                report(f"{there['name']} is deleted by its id, because somebody removed its tags.")
             # Azure makes the disk itself and gives it no tags until we do.
             made = part == "disk" and api.lost_tags(there) and not foreign
             if untagged or made or api.has_owner(there, tags):

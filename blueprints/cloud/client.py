@@ -85,7 +85,7 @@ class Client(ABC):
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
         """Return every instance in a location that has these tags.
 
-        May omit terminated instances. Makes one call per page.
+        May omit instances that are terminated. Makes one call per page.
         """
 
     @abstractmethod
@@ -129,7 +129,7 @@ class Client(ABC):
     def ended(self, instance: Instance) -> Instance:
         """Return the information that the provider still has about an instance that no longer exists.
 
-        Its state is TERMINATED, with the reason and whether the provider reclaimed it.
+        The state of the returned instance is TERMINATED, with the reason and whether the provider reclaimed it.
         """
         reason = f"{self.provider} reports that {instance.id or instance.key} does not exist."
         return replace(instance, state=Lifecycle.TERMINATED, reason=reason)
@@ -310,7 +310,7 @@ class Permission:
 
 
 class Permissions(ABC):
-    """Capability: the account's permissions can be checked without using them."""
+    """Capability: which permissions the account has can be checked without using them."""
 
     @abstractmethod
     def permissions(self, order: Order) -> Sequence[Permission]:
