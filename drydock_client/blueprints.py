@@ -48,7 +48,7 @@ class Blueprints(Operations):
 
     @operation("DELETE", "blueprints/{name}", "Remove a blueprint", scope="operate")
     def remove_blueprint(self, name: str) -> None:
-        """Remove a blueprint. 409 while resources or leases need it; the message names them."""
+        """Remove a blueprint. 409 while resources or leases need the blueprint; the message names them."""
 
     @operation("GET", "kinds", "List kinds", query="OfType")
     def kinds(self, *, type: str = "") -> list[KindInfo]:

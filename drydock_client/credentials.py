@@ -39,4 +39,4 @@ class Credentials(Operations):
 
     @operation("DELETE", "credentials/{name}", "Remove a credential", scope="operate")
     def remove_credential(self, name: str) -> None:
-        """Remove a credential. Refused with 409 while a blueprint refers to it."""
+        """Remove a credential. 409 while a blueprint refers to the credential."""

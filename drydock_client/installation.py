@@ -8,7 +8,7 @@ from drydock_client.values import Attention, Workers
 
 
 class Installation(Operations):
-    """Operations on the whole installation. Operators may change it; other users have read-only access."""
+    """Operations on the whole installation. Operators may change the installation; other users only read."""
 
     @operation("GET", "attention", "List items that need attention")
     def attention(self) -> list[Attention]:

@@ -58,4 +58,4 @@ class Client(
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections. They are opened again when next used."""
+        """Close the connections. They are opened again when the client is next used."""

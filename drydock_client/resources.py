@@ -16,7 +16,7 @@ class Resources(Operations):
     def resources(
         self, *, type: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False
     ) -> list[ResourceInfo]:
-        """List resources by id. Resources that no longer exist are included only if `gone` is true.
+        """List resources in the order of their ids. With `gone`, include resources that no longer exist.
 
         Owners see only resources on which they have a lease.
         """

@@ -29,7 +29,7 @@ def checked(url: str) -> str:
         )
     if parts.scheme == "http" and not loopback(parts.hostname) and os.environ.get(INSECURE) != "1":
         raise NotAllowed(
-            f"The token was not sent to {parts.hostname}, as anyone on the network could read it over plain HTTP.",
+            f"The token was not sent to {parts.hostname}, because anyone on the network could read it over plain HTTP.",
             hint=f"Use https://. If you trust the network: drydock --insecure, or {INSECURE}=1.",
         )
     return parts.geturl().rstrip("/")

@@ -90,7 +90,7 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
         return Onlooker(self.http)
 
     def close(self) -> None:
-        """Close the connections. They are opened again when next used."""
+        """Close the connections. They are opened again when the client is next used."""
         self.http.close()
 
     # The tokens that the current token may create, see and revoke

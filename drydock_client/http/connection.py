@@ -106,7 +106,7 @@ class Connection:
     def content(self, answer: urllib3.BaseHTTPResponse, limit: int) -> bytes:
         """Return the content of an answer.
 
-        Raises BadAnswer if it exceeds `limit` bytes, and ServerUnreachable if the connection breaks.
+        Raises BadAnswer if the content exceeds `limit` bytes, and ServerUnreachable if the connection breaks.
         """
         found = bytearray()
         for part in self.parts(answer):

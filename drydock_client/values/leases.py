@@ -57,7 +57,7 @@ class Sibling:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingInfo:
-    """The reason why a lease is waiting, computed when it is shown."""
+    """The reason why a lease is waiting, computed when the lease is shown."""
 
     reason: str
     message: str
