@@ -131,7 +131,7 @@ Attributes = _fields(
         "numa_node": (int | None, Field(default=None, description="NUMA node of the host.")),
         "firmware": (tuple[str, ...] | None, Field(default=None, description="Firmware: name and version of each.")),
         "address": (str | None, Field(default=None, description="PCI address; for a slice, ADDRESS/PART.")),
-        "link": (str | None, Field(default=None, description="Present and maximum PCIe link.")),
+        "link": (str | None, Field(default=None, description="PCIe link: present and maximum width, maximum speed.")),
         "profile": (str | None, Field(default=None, description="MIG profile of a slice.")),
         "health": (str | None, Field(default=None, description="ok or degraded, if it is known.")),
         "root": (str | None, Field(default=None, description="Root bus.")),

@@ -241,7 +241,7 @@ class Azure(
         """
         disk = self._parts.get("disk", instance.key)
         if disk is None:
-            raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk that Drydock created.")
+            raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk that Drydock may resize.")
         size = int(disk["properties"].get("diskSizeGB") or 0)
         if disk_gib < size:
             raise CloudError(Meaning.INVALID, f"The disk has {size} GiB and cannot shrink to {disk_gib}.")

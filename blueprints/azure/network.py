@@ -106,7 +106,7 @@ class Network:
     def _rules(self, key: str) -> dict[str, Mapping[str, Any]]:
         nsg = self._parts.get("nsg", key)
         if nsg is None:
-            raise CloudError(Meaning.NOT_FOUND, f"{key} has no firewall that Drydock created.")
+            raise CloudError(Meaning.NOT_FOUND, f"{key} has no firewall that Drydock may change.")
         return {one["name"]: one["properties"] for one in nsg["properties"].get("securityRules") or ()}
 
     def _put_rule(self, key: str, rule: Rule, priority: int) -> None:

@@ -155,7 +155,7 @@ def own_group(instance: Answer, key: str) -> str:
     for one in instance.get("SecurityGroups") or ():
         if one["GroupName"] == key:
             return str(one["GroupId"])
-    raise CloudError(Meaning.NOT_FOUND, f"{instance['InstanceId']} has no security group {key}.")
+    raise CloudError(Meaning.NOT_FOUND, f"{instance['InstanceId']} has lost its security group {key}.")
 
 
 def _permission(rule: Rule) -> Answer:
