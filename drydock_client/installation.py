@@ -41,16 +41,16 @@ class Installation(Operations):
 
     @operation("POST", "leases/{id}/resolve", "Resolve a held step of a lease", scope="operate")
     def resolve_lease(self, id: int, *, yes: bool = True, message: str = "") -> None:
-        """Answer a step of a lease that waits for a person: yes (or done) or no, with a message for the step."""
+        """Answer a lease's step that is waiting for a person: yes (or done) or no, with a message for the step."""
 
     @operation("POST", "resources/{id}/resolve", "Resolve a held step of a resource", scope="operate")
     def resolve_resource(self, id: int, *, yes: bool = True, message: str = "") -> None:
-        """Answer a step of a resource that waits for a person: yes (or done) or no, with a message for the step."""
+        """Answer a resource's step that is waiting for a person: yes (or done) or no, with a message for the step."""
 
     def resolve(
         self, *, lease: int | None = None, resource: int | None = None, yes: bool = True, message: str = ""
     ) -> None:
-        """Answer a step of a lease or resource that waits for a person: yes (or done) or no, with a message."""
+        """Answer a step that is waiting for a person, of a lease or a resource: yes (or done) or no, with a message."""
         if lease is not None and resource is None:
             self.resolve_lease(lease, yes=yes, message=message)
         elif resource is not None and lease is None:

@@ -95,7 +95,7 @@ class Interfaces(Operations):
         """Start, stop, restart, reload or test the web server, and return its status."""
 
     def server(self, id: int, act: str = "status") -> ServerInfo:
-        """Start, stop, restart, reload or test the web server, and return its status. `status` does nothing else."""
+        """Start, stop, restart, reload or test the web server, and return its status. `status` changes nothing."""
         return self.server_status(id) if act == "status" else self.change_server(id, act)
 
     @operation("GET", "leases/{id}/server/log", "Read a log of the web server", query="Log", host="lease")

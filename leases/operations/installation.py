@@ -234,9 +234,9 @@ def failing_resources() -> list[str]:
 
 @checked
 def reclaim(who: Caller, *, type_: str = "", blueprint: str = "", limit: int = 100) -> list[int]:
-    """Remove idle resources, on which there is no lease. Return the ids of the resources removed.
+    """Remove idle resources, on which there are no leases. Return the ids of the resources removed.
 
-    Starts with resources that need leases on other resources, because their removal frees those too.
+    Starts with resources that need leases on other resources, because removing these frees the others too.
     """
     operator_only(who, "reclaim resources")
     held = Lease.objects.filter(for_resource=OuterRef("pk"), state__in=("pending", "acquired", "active"))

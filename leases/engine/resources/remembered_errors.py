@@ -1,4 +1,4 @@
-"""Errors that exclude an offer, a zone, a location or a blueprint for some time."""
+"""Remembered errors: failures that exclude an offer, a zone, a location or a blueprint for some time."""
 
 from __future__ import annotations
 
