@@ -26,7 +26,7 @@ class Amounts:
         return not self.shortage(total)
 
     def shortage(self, total: Amounts) -> dict[str, tuple[int, int]]:
-        """Return (requested, available) for each class that exceeds `total`."""
+        """Return (requested, available) for each class of which `total` has too little."""
         asked = {name: getattr(self, name) for name in CLASSES} | dict(self.extra)
         there = {name: getattr(total, name) for name in CLASSES} | dict(total.extra)
         return {name: (n, there.get(name, 0)) for name, n in asked.items() if n > there.get(name, 0)}
@@ -35,7 +35,7 @@ class Amounts:
 def amount(name: str, number: int, *, bare: bool = False) -> str:
     """Format an amount of a resource class in the units that people use: `2 vCPUs`, `4 GiB of RAM`.
 
-    `bare` omits the noun where the amount is a plain count.
+    If `bare` is true, leave out the noun: `2`, `4 GiB`.
     """
     if name == "cpu_millicores":
         return f"{number / 1000:g}" if bare else f"{number / 1000:g} vCPU{'' if number == 1000 else 's'}"
@@ -48,7 +48,10 @@ def amount(name: str, number: int, *, bare: bool = False) -> str:
 
 
 def shortfall(short: Mapping[str, tuple[int, int]]) -> str:
-    """Return a clause that describes the first class of a shortage, or an empty string if there is none."""
+    """Return a clause about the first class of which there is too little, or an empty string if there is none.
+
+    `short` is the result of `Amounts.shortage`.
+    """
     for name, (asked, there) in short.items():
         return f"{amount(name, asked)} requested; at most {amount(name, there, bare=True)} available"
     return ""

@@ -1,4 +1,4 @@
-"""The possible answers of a step. This module depends on no database, queue or provider."""
+"""The answers that a step may return. This module depends on no database, queue or provider."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Scope(StrEnum):
-    """The scope of a failure, which decides what is tried next."""
+    """The extent of a failure, which decides what is tried next."""
 
     STEP = "step"
     """Only this attempt. The same step is repeated with backoff, a limited number of times."""
@@ -52,8 +52,8 @@ class Health:
 class Ready:
     """The step is done.
 
-    `facts` are kept with the resource (or lease) and are visible to its owner. `secrets` are stored encrypted and are
-    given only to later steps and interfaces.
+    `facts` are stored with the resource (or lease) and are visible to its owner. `secrets` are stored encrypted, and
+    only later steps and interfaces get them.
     """
 
     facts: Json = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """The step is not done yet: call it again after `after` seconds with `memo`, which is stored before that call."""
+    """The step is not done yet. It is called again after `after` seconds, with `memo`, which is committed before."""
 
     after: float = 1.0
     memo: Json = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """The step failed and is not continued. `code` is the provider's own error code."""
+    """The step failed and is not continued. `code` is the error code of the provider."""
 
     scope: Scope
     message: str
@@ -127,7 +127,7 @@ class Failed:
 class Unknown:
     """The answer was lost, so it is unknown whether the call had its effect.
 
-    The engine calls `find` next, never `act`.
+    The engine calls `find` next, and never `act`.
     """
 
     message: str
@@ -136,14 +136,14 @@ class Unknown:
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """Returned only by `find`: the object that the step creates provably does not exist, so `act` may be called."""
+    """The object that the step creates provably does not exist, so `act` may be called. Returned only by `find`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hold:
     """A person must do or decide something first. The step is called again once an operator has resolved the hold.
 
-    `spec.resolution` then has the operator's answer, until the step is done or answers another Hold.
+    `spec.resolution` then contains the operator's answer, until the step is done or returns another Hold.
     """
 
     who: str
@@ -168,8 +168,8 @@ class Resolution:
 class NeededLease:
     """A lease that a step requests.
 
-    If `lifetime` is "life", the lease is held as long as the step's resource (or lease) exists; if it is "phase", until
-    this phase ends.
+    If `lifetime` is "life", the lease is held as long as the step's resource (or lease) exists. If it is "phase", the
+    lease is held until the present phase ends.
     """
 
     name: str
@@ -189,8 +189,8 @@ class NeededLock:
     Examples are a port on a host, or one GPU. The lock is held as long as the step's resource (or lease) exists, and
     the chosen candidate is in `spec.locks[name]`.
 
-    If `part_class` is given, the lock is on a healthy part of that class in the step's resource, named by the part's
-    identity: any such part or, if there are candidates, one of them.
+    If `part_class` is given, the lock is on a healthy part of that class in the step's resource, and the part's
+    identity is the chosen candidate. If there are `candidates`, the part is one of them.
     """
 
     name: str
@@ -207,7 +207,8 @@ class NeededLock:
 class Maintenance:
     """Maintenance of a related resource, carried out by the engine.
 
-    `drain` stops new claims. `alone` drains the resource, and waits until nobody else holds it while this phase runs.
+    The `action` `drain` stops new claims. `alone` drains the resource, and waits until no other lease holds the
+    resource while this phase runs.
     `reboot` and `power_cycle` drain the resource, and reboot it or cycle its power once for all requests so far, by the
     strongest method that one of them asked for. If its kind can do neither, an operator is asked to do it.
 
@@ -236,10 +237,9 @@ class Maintenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """The step needs these leases, locks or maintenance to continue. It is called again once all of them are granted.
+    """The step needs these leases, locks or maintenance to continue. It is called again once everything is granted.
 
-    They are then in the step's spec: the leases in `spec.parents`, the locks in `spec.locks`, and the maintenance in
-    `spec.granted`.
+    In that call, `spec.parents` contains the leases, `spec.locks` the locks, and `spec.granted` the maintenance.
     """
 
     leases: tuple[NeededLease, ...] = ()

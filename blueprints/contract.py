@@ -1,7 +1,7 @@
-"""The contract of a kind: how one type of resource is built, used, watched, updated, cleaned and destroyed.
+"""The contract of a kind: how resources of one type are built, used, watched, updated, cleaned and destroyed.
 
 A kind uses neither the database nor the queue. It takes frozen values (`blueprints.specs`) and returns frozen values
-(`blueprints.answers`). Its capabilities follow from the classes that it implements (`capabilities`).
+(`blueprints.answers`). The capabilities of a kind follow from the classes that it implements (`capabilities`).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Step:
 
     `act(spec, memo)` carries the step out. If the answer is lost, the engine calls `find(spec, memo)`, if defined,
     before it repeats `act`. `find` returns Ready or Wait (the call had its effect), Absent (it had none) or Unknown
-    (look again later). Without `find`, `act` must be idempotent, because the engine repeats it. After a Wait from
-    either of them, `act` is called with its memo. An exception counts as Unknown if the step has a `find`, otherwise as
-    Failed with scope STEP, so that an outage is never mistaken for an absence.
+    (ask again later). Without `find`, `act` must be idempotent, because the engine repeats it. If `act` or `find`
+    returns a Wait, the engine calls `act` next, with the memo of the Wait. An exception counts as Unknown if the step
+    has a `find`, otherwise as Failed with scope STEP, so that an outage is never mistaken for an absence.
     """
 
     name: str
@@ -63,9 +63,9 @@ Plan: TypeAlias = tuple[Step, ...]
 class DeclaredAct:
     """An action on a resource that a kind declares, such as programming an FPGA.
 
-    The REST API, client, command line, console and documentation offer the act by this declaration. It runs as a phase
-    of its own: its steps get the parsed `Arguments` in `spec.arguments` and the name in `spec.act`. Arguments are
-    recorded in events, so they must not be secrets; steps read secrets from credentials.
+    The REST API, client, command line, console and documentation offer the act according to this declaration. The act
+    runs as a phase of its own: its steps get the parsed `Arguments` in `spec.arguments` and the act's name in
+    `spec.act`. Arguments are recorded in events, so they must not be secrets; steps read secrets from credentials.
     """
 
     name: str
@@ -95,7 +95,7 @@ Opener: TypeAlias = Callable[[LeaseView, Callable[[], None]], Interface]
 
 
 class Kind(ABC):
-    """Base of every kind. A kind is stateless: one instance serves all of its blueprints."""
+    """Base of every kind. A kind is stateless: one instance serves all blueprints of the kind."""
 
     name: ClassVar[str]
     resource_type: ClassVar[str]
@@ -134,7 +134,7 @@ class Kind(ABC):
 
     @abstractmethod
     def destroy(self) -> Plan:
-        """Return the plan that destroys a built resource, or that cleans and hands back a registered or discovered one.
+        """Return the plan that destroys a resource that was built, or cleans and hands back any other resource.
 
         Every step is idempotent, and succeeds if nothing is left to do. The last step confirms that the resource is
         absent.
@@ -149,20 +149,20 @@ class Kind(ABC):
         return ()
 
     def needed_types(self, config: Any) -> frozenset[str]:
-        """Return the resource types that a blueprint with this config may lease.
+        """Return the resource types of which a blueprint with this config may need leases.
 
-        Override this method if the types depend on the config.
+        Override this method if these resource types depend on the config.
         """
         return frozenset(self.needs)
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Return whether the cleaned resource may be leased to another owner after this lease."""
+        """Return whether the resource, once it is cleaned, may be leased to another owner after this lease."""
         return self.reusable
 
     def lacking(self, config: Any) -> frozenset[type]:
-        """Return the capability classes that the kind implements but this config's backend does not support.
+        """Return the capability classes that the kind implements but that the backend of this config does not support.
 
-        For a cloud, these are the capabilities that its client does not implement. Makes no external call.
+        For a cloud, these are the capabilities that the cloud's client does not implement. Makes no external call.
         """
         return frozenset()
 
@@ -172,10 +172,10 @@ class Builds(ABC):
 
     @abstractmethod
     def drafts(self, config: Any, asked: Asked | None) -> Sequence[Draft]:
-        """Return what could be built for `asked`, best first.
+        """Return drafts of the resources that could be built for the request `asked`, best first.
 
-        If `asked` is None, return what to build to keep the configured minimum of resources ready. Makes no external
-        call. Raises CatalogueStale if the answer is not known yet.
+        If `asked` is None, return drafts for the blueprint's minimum of idle resources. Makes no external call. Raises
+        CatalogueStale if the catalogue has not been read yet.
         """
 
     @abstractmethod
@@ -185,7 +185,7 @@ class Builds(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Stops:
-    """Handling of a resource that was switched off outside Drydock."""
+    """How to handle a resource that was switched off outside Drydock."""
 
     grace: float = 0.0
     """Seconds for which the resource is kept, so that it can be started again."""
@@ -196,8 +196,8 @@ class Stops:
 class Offers(ABC):
     """The kind builds resources from its provider's offers.
 
-    One worker at a time polls the inventory and status of each account. The results fill the catalogue and the observed
-    status of resources.
+    One worker at a time polls the offers and the status of each account. The polls fill the catalogue and record the
+    observed status of resources.
     """
 
     Credential: ClassVar[type[Fields]]
@@ -214,7 +214,7 @@ class Offers(ABC):
 
     @abstractmethod
     def places(self, account: Account) -> Sequence[Place]:
-        """Return the account's locations; each is polled separately.
+        """Return the account's locations, each of which is polled separately.
 
         Return one place named "" if a single call covers all locations.
         """
@@ -225,22 +225,22 @@ class Offers(ABC):
 
     @abstractmethod
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
-        """Return every object in `place` with the tag `drydock-installation=<installation>`, with its status.
+        """Return every object in `place` with the tag `drydock-installation=<installation>`, with the object's status.
 
-        May omit objects that are permanently gone. Makes one call per page, and raises if any page cannot be read.
-        Callers never act on a listing alone: anything that it shows or omits is first confirmed with `read`.
+        May omit objects that are permanently gone. Makes one call per page, and raises if any page cannot be read. The
+        engine never acts on this list alone: it calls `read` for an object that the list omits or shows as stopped.
         """
 
     @abstractmethod
     def read(self, account: Account, resource: ResourceView) -> Owned:
-        """Read one resource by its own id, independently of any listing.
+        """Read one resource by its own id, without using the list of `observe`.
 
         The result is `absent` only if the provider itself says that the resource does not exist; a machine counts as
-        lost only on this evidence. Raises if it cannot be read now, or if the answer is about another object.
+        lost only on this evidence. Raises if the resource cannot be read now, or if the answer is about another object.
         """
 
     def mark(self, account: Account, resource: ResourceView, tags: Mapping[str, str]) -> None:
-        """Restore tags that somebody removed. Raises an exception if that is not possible."""
+        """Restore the tags of a resource after somebody removed them. Raises if the tags cannot be restored."""
         raise NotSupported(f"{type(self).__name__} cannot restore tags.")
 
     def stops(self, config: Any) -> Stops:
@@ -249,11 +249,11 @@ class Offers(ABC):
 
     @abstractmethod
     def located(self, config: Any) -> Sequence[str]:
-        """Return the places in which a blueprint with this config builds. An empty result means all places."""
+        """Return the places in which a blueprint with this config builds. An empty list means all places."""
 
     @abstractmethod
     def sought(self, config: Any, asked: Asked | None) -> Sought:
-        """Return the catalogue query for `asked` or, if it is None, for everything that the config allows."""
+        """Return the catalogue query for the request `asked` or, without one, for everything that the config allows."""
 
     @abstractmethod
     def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
@@ -265,7 +265,7 @@ class Offers(ABC):
 
 
 class Allows(ABC):
-    """The account's quotas and their usage can be read. Offers that exceed a quota are not tried.
+    """The account's provider quotas and usage can be read. Offers that would exceed a provider quota are not tried.
 
     Requires `Offers`.
     """
@@ -275,24 +275,25 @@ class Allows(ABC):
 
     @abstractmethod
     def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
-        """Return the quotas of a place, including those that cover all places. For "", return those of all places.
+        """Return the provider quotas of a place, and those that cover all places. For "", return those of all places.
 
-        Omits unlimited quotas. Raises if the quotas cannot be read now.
+        Omits unlimited ones. Raises if the provider quotas cannot be read now.
         """
 
 
 class Registers(ABC):
     """Resources of this kind are registered by people or programs, with the fields of Registration.
 
-    A registered resource whose build fails is kept with its problem. The build is repeated, with growing delays, until
-    it succeeds or the registration is corrected or removed, so it must be repeatable from its first step.
+    A registered resource whose build fails is kept and listed with its problem. The build is repeated, with growing
+    delays, until it succeeds or the registration is corrected or removed, so the build must be repeatable from its
+    first step.
     """
 
     Registration: ClassVar[type[Fields]]
 
     @abstractmethod
     def register(self, config: Any, registration: Any) -> Draft:
-        """Return the draft for a registered resource. Its `identity` must be set."""
+        """Return the draft for a registered resource, which must have an `identity`."""
 
     @abstractmethod
     def build(self) -> Plan:
@@ -302,7 +303,7 @@ class Registers(ABC):
 class Scans(ABC):
     """The host keys of a host can be read before the host is registered.
 
-    An operator compares them with those shown on the host's own console, and registers the host with them.
+    An operator compares these keys with those shown on the host's own console, and registers the host with them.
     """
 
     @abstractmethod
@@ -314,7 +315,7 @@ class Scans(ABC):
 
 
 class Discovers(ABC):
-    """The kind finds existing resources, all of them in one call.
+    """The kind finds all existing resources in one call.
 
     A kind that reads several places or pages, or that receives reports, implements `Reports` instead.
     """
@@ -326,8 +327,8 @@ class Discovers(ABC):
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
         """Return all resources that exist now, each with a stable `identity`.
 
-        A resource that is missing twice counts as lost. Raises if the listing fails, so that an outage is not mistaken
-        for an absence.
+        A resource that two calls in a row do not return counts as lost. Raises if the resources cannot be listed, so
+        that an outage is not mistaken for an absence.
         """
 
 
@@ -339,7 +340,7 @@ class Reports(Discovers):
     run there.
 
     A kind that finds what is inside hosts names each place after a host (`str(host.id)`, from `blueprint.hosts`), and
-    sets `Draft.host`. Its resources then become parts of that host, whatever blueprint made the host.
+    sets `Draft.host`. The resources that it finds then become parts of that host, whatever the host's blueprint is.
     """
 
     report_deadline: ClassVar[float] = 300.0
@@ -349,21 +350,21 @@ class Reports(Discovers):
 
     @abstractmethod
     def drafts_from(self, config: Any, report: Report) -> Sequence[Draft]:
-        """Return the drafts of the resources on a page. Each has a stable `identity`, unique within the blueprint.
+        """Return drafts of the resources on a report's page, each with a stable `identity`, unique in the blueprint.
 
-        A pure function: the same report always results in the same drafts. Raises if the report is invalid; nothing
-        is stored then.
+        A pure function: the same page always results in the same drafts. Raises if the page is invalid; nothing is
+        stored then.
         """
 
     def reported_places(self, blueprint: BlueprintView) -> Sequence[str]:
         """Return the places whose reports the engine reads. May call the provider once. Raises if the call fails.
 
-        Resources in places that are no longer returned count as missing.
+        Resources in a place that is no longer returned count as missing.
         """
         return ("",)
 
     def required_agents(self, config: Any) -> Sequence[str]:
-        """Return the places in which an agent must run. It is an error, and shown, if none reports from there."""
+        """Return the places in which an agent must run. If none reports from such a place, operators are told."""
         return ()
 
     def accepts_agent(self, config: Any, place: str) -> bool:
@@ -371,14 +372,14 @@ class Reports(Discovers):
         return True
 
     def read_report(self, blueprint: BlueprintView, place: str, page: str) -> Report:
-        """Read one page of the report of a place; `page` is empty for the first page. Raises if it cannot be read.
+        """Read one page of a place's report; `page` is empty for the first page. Raises if the page cannot be read.
 
-        Takes at most a few seconds. Override this method unless all reports are sent in.
+        Takes at most a few seconds. Override this method unless all reports are sent in by programs.
         """
-        raise NotSupported(f"Reports for {type(self).__name__} are only sent in, not read.")
+        raise NotSupported(f"{type(self).__name__} cannot read reports: programs send them in.")
 
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
-        """Read all places, one after another, and return their resources. Raises if a report is incomplete."""
+        """Read the reports of all places in turn, and return their resources. Raises if a report is incomplete."""
         found: list[Draft] = []
         for place in self.reported_places(blueprint):
             page: str | None = ""
@@ -392,22 +393,22 @@ class Reports(Discovers):
 
 
 class Lists(ABC):
-    """The kind can list the objects that it created at its provider, whether or not they have rows.
+    """The kind can list the objects that it created at its provider, even if their resources have no row any more.
 
     Used to find orphans.
     """
 
     @abstractmethod
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Return every object with the tag `drydock-installation=<installation>`, with all its tags.
+        """Return every object with the tag `drydock-installation=<installation>`, with all tags of the object.
 
-        May omit objects that are being deleted. Raises if the objects cannot be listed now. `destroy` must work on each
-        object with only its key and these facts.
+        May omit objects that are being deleted. Raises if the objects cannot be listed now. `destroy` must be able to
+        destroy each object with only its `key` and `facts`.
         """
 
 
 class Activates(ABC):
-    """A lease must be set up on the resource, for example with a user and key, a directory, a port, or power."""
+    """A lease must be set up on the resource before use: for example a user and key, a directory, a port, or power."""
 
     @abstractmethod
     def activate(self) -> Plan:
@@ -417,7 +418,7 @@ class Activates(ABC):
     def deactivate(self) -> Plan:
         """Return the plan that undoes an activation, even a partial one.
 
-        The plan is idempotent. It ends all of the lease's processes, and all access that the lease had.
+        The plan is idempotent. It ends all processes of the lease, and all access through the lease.
         """
 
 
@@ -434,30 +435,30 @@ class HandsOver(ABC):
 
 
 class Controls(ABC):
-    """Hosts of this kind can be reached as root or the control account, bypassing the accounts of their leases.
+    """Hosts of this kind can be reached as root or through a control account, without using the accounts of leases.
 
-    Resources that were built on a lease can therefore be cleaned without relying on anything that its user could have
-    changed.
+    Resources that were built on a lease of such a host can therefore be cleaned without relying on anything that the
+    lease's user could have changed.
     """
 
     @abstractmethod
     def control(self, lease: LeaseView) -> Control | None:
         """Return a control connection to the host of an active lease.
 
-        Return None if the lease has no account of its own there, but uses the control account or the account of this
-        program.
+        Return None if the lease has no account of its own on the host, but uses the control account or the account of
+        this program.
         """
 
     def reach(self, resource: ResourceView) -> Transport | None:
-        """Return a transport to the control account of a host itself, or None if it cannot be used without a lease.
+        """Return a transport to the control account of a host itself, or None if that account needs a lease.
 
-        Kinds whose resources are parts of the host use it (`HostView.connect`). Raises DrydockError.
+        Used by kinds whose resources are parts of the host (`HostView.connect`). Raises DrydockError.
         """
         return None
 
 
 class Cleans(ABC):
-    """The resource is cleaned between two leases, while the old lease still holds its share."""
+    """The resource is cleaned between two leases, while the ended lease still holds its share."""
 
     @abstractmethod
     def clean(self) -> Plan:
@@ -474,8 +475,8 @@ class Checks(ABC):
         `Ready.health` may say that the resource is degraded, or that its hardware reports a failure.
 
         The facts of Ready are observed values: `power` is on or off, if known. `leaving` is the provider's announcement
-        that it will reclaim the resource, which is passed on to the holders once. `aside` lists files of former leases
-        that were moved aside and still exist.
+        that it will reclaim the resource; holders of leases are told once. `aside` lists files of former leases that
+        were moved aside and still exist.
         """
 
 
@@ -484,7 +485,7 @@ class Powers(ABC):
 
     @abstractmethod
     def power(self) -> Plan:
-        """Return the plan that brings the power to `spec.wanted["power"]`: on, off or cycle."""
+        """Return the plan that brings the resource's power to `spec.wanted["power"]`: on, off or cycle."""
 
 
 class Reboots(ABC):
@@ -492,7 +493,7 @@ class Reboots(ABC):
 
     @abstractmethod
     def reboot(self) -> Plan:
-        """Return the plan that reboots the resource and waits until it works again."""
+        """Return the plan that reboots the resource and waits until the resource works again."""
 
 
 class Resizes(ABC):
@@ -500,21 +501,21 @@ class Resizes(ABC):
 
     @abstractmethod
     def resize(self) -> Plan:
-        """Return the plan that grows the disk to `spec.wanted["disk_gib"]` GiB.
+        """Return the plan that grows the resource's disk to `spec.wanted["disk_gib"]` GiB.
 
-        It succeeds if the disk is already that large, and never shrinks a disk.
+        The plan succeeds if the disk is already that large, and never shrinks a disk.
         """
 
 
 class Retypes(ABC):
-    """The resource can change to another type that its provider offers. Requires `Offers`."""
+    """The resource can change to another instance type that its provider offers. Requires `Offers`."""
 
     @abstractmethod
     def retype(self) -> Plan:
-        """Return the plan that changes the resource to type `spec.wanted["type"]`, stopping it if it is running.
+        """Return the plan that changes the resource to instance type `spec.wanted["type"]`, stopping it if it runs.
 
-        Afterwards the resource is on or off according to `spec.wanted["power"]`. If it cannot start as the new type, it
-        becomes `spec.wanted["from"]` again and the plan fails.
+        Afterwards the resource is on or off according to `spec.wanted["power"]`. If the resource cannot start with the
+        new instance type, the plan changes it back to `spec.wanted["from"]` and fails.
         """
 
 
@@ -523,7 +524,7 @@ class Tags(ABC):
 
     @abstractmethod
     def tag(self) -> Plan:
-        """Return the plan that sets `spec.wanted["tags"]`, a mapping from name to value. Other tags stay."""
+        """Return the plan that sets `spec.wanted["tags"]`, a mapping from name to value. Other tags are not changed."""
 
     def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
         """Return why the provider would refuse these tags, or an empty string if it would accept them."""
@@ -546,11 +547,11 @@ class Acts(ABC):
 
     @abstractmethod
     def acts(self) -> Sequence[DeclaredAct]:
-        """Return the acts. The same ones at every call, whatever the config."""
+        """Return the acts that the kind declares. Returns the same acts at every call, whatever the config."""
 
 
 class Updates(ABC):
-    """An outdated resource can be updated in place to its blueprint's current generation, while idle.
+    """An outdated resource can be updated in place, while idle, to its blueprint's current generation.
 
     A registered resource is updated to match its current registration.
     """
@@ -568,7 +569,7 @@ class Updates(ABC):
 
 
 class CatalogueStale(Exception):
-    """The kind's catalogue has not been read yet, so it is unknown what could be built, and the lease waits."""
+    """The catalogue has not been read yet, so it is unknown what could be built. The lease waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -594,7 +595,7 @@ def acts_of(kind: Kind) -> Mapping[str, DeclaredAct]:
 
 
 def capabilities(kind: Kind) -> frozenset[str]:
-    """Return the capabilities of a kind, from the classes that it implements."""
+    """Return the capabilities of a kind, which follow from the classes that the kind implements."""
     return frozenset(c.name for c in CAPABILITIES if isinstance(kind, c.base))
 
 

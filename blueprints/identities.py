@@ -18,7 +18,7 @@ _MAC = re.compile(r"\A[0-9a-f]{12}\Z")
 class Identity:
     """A globally unique name of a thing.
 
-    `namespace` is the type of the name: `gpu_uuid`, `bmc_uuid`, `dmi_uuid`, `mac`, or `serial:VENDOR`, since two
+    `namespace` is the type of the name: `gpu_uuid`, `bmc_uuid`, `dmi_uuid`, `mac`, or `serial:VENDOR`, because two
     vendors may use the same serial number.
     """
 
@@ -30,7 +30,7 @@ class Identity:
 
 
 def real(given: Mapping[str, str | None]) -> tuple[Identity, ...]:
-    """Return the identities in a mapping from namespace to value, normalized and without placeholders."""
+    """Convert names, given by namespace, to identities. Normalizes each name, and leaves out placeholders and None."""
     found = (Identity(namespace=name, value=_spelled(name, identity(value))) for name, value in sorted(given.items()))
     return tuple(one for one in found if one.value)
 

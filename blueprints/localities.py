@@ -32,7 +32,7 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Distance:
-    """The distance between the resources in a set, all of one tree. Distances are ordered, the shortest first."""
+    """The distance between the resources of a set, all in one tree. A shorter distance is less than a longer one."""
 
     farness: int
     """0 if the resources share a place at the narrowest possible level; 1 more for each wider level."""
@@ -49,7 +49,7 @@ class Distance:
 
 
 def distance(localities: Iterable[Sequence[str]]) -> Distance:
-    """Return the distance between resources of one tree. An unknown locality shares no place with others."""
+    """Return the distance between resources of one tree. One without a known locality shares no place with others."""
     found = list(localities)
     deepest = max((len(one) for one in found), default=0)
     for level in range(min((len(one) for one in found), default=0), 0, -1):
@@ -76,7 +76,10 @@ def problem(locality: Sequence[str]) -> str:
 
 
 def contradictions(localities: Iterable[Sequence[str]]) -> list[str]:
-    """Return a sentence for each place of a tree that is in several wider places of one level."""
+    """Return a sentence for each place that is inside two different wider places of one level.
+
+    An example is a root port that is in both NUMA node 0 and NUMA node 1.
+    """
     wider: dict[tuple[int, str], set[tuple[int, str]]] = {}
     for locality in localities:
         places = [(level, name) for level, name in enumerate(locality) if name]
@@ -86,5 +89,5 @@ def contradictions(localities: Iterable[Sequence[str]]) -> list[str]:
     for (_, name), around in sorted(wider.items()):
         levels = [level for level, _ in around]
         if len(levels) > len(set(levels)):
-            found.append(f"{name} is in several places of one level: {', '.join(sorted(n for _, n in around))}.")
+            found.append(f"{name} is inside several places of one level: {', '.join(sorted(n for _, n in around))}.")
     return found

@@ -1,6 +1,7 @@
-"""Matching as data: a kind declares tuples of attribute, operator and requirement.
+"""Requirements of leases, compared with attributes of resources, as data: attribute, operator and requirement.
 
-They are evaluated here for single values, and by the engine as SQL for rows. A property test checks that both agree.
+A kind declares which attributes are compared. This module compares single values, and the engine compares rows in SQL;
+a property test checks that both agree.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ class Match:
 
     `=`: equal. `>=`, `<=`: compare numbers. `in`: the attribute is in the required list. `contains`: the attribute, a
     list, contains the required value. `contains_all`: the attribute contains all values of the required list. A
-    requirement that is None is ignored; a missing attribute never matches. Values are JSON: a list is a list, never a
-    tuple.
+    requirement that is None is ignored; a missing attribute never matches. Values are JSON types, so a tuple is not a
+    list.
     """
 
     attribute: str
@@ -60,9 +61,9 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def misses(matches: tuple[Match, ...], attributes: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each requirement in `asked` that `attributes` do not meet.
+    """Return a sentence for each requirement in `asked` that the `attributes` do not meet.
 
-    An empty result means that all are met.
+    The list is empty if all requirements are met.
     """
     return [
         f"{m.requirement} {m.operator} {_shown(asked[m.requirement])} is required, but the value is "

@@ -1,4 +1,4 @@
-"""Frozen values for the offers of a provider (types, places and prices), and for queries.
+"""Frozen values for the offers of a provider (instance types, places and prices), and for queries.
 
 Prices are in US dollars per hour. Names ending in `_mib` and `_gib` give sizes in MiB and GiB.
 """
@@ -13,7 +13,7 @@ from blueprints.amounts import Amounts
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A stored credential, as seen by the kind that polls with it."""
+    """A stored credential, as it is passed to the kind that polls with it."""
 
     name: str
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -21,7 +21,7 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A location of a provider, such as a region, that is polled as a whole."""
+    """A location of a provider, such as a region, that one poll covers."""
 
     name: str
     zones: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """An instance type in one zone and market."""
+    """An instance type in one zone and market, at a price."""
 
     location: str
     type: str
@@ -59,9 +59,9 @@ class Offer:
 
     @property
     def place(self) -> str:
-        """The zone or location, unique within an account.
+        """The zone or, without a zone, the location. The name is unique within an account.
 
-        The location is included because some providers number the zones of each location.
+        It includes the location, because some providers number the zones of each location.
         """
         if not self.zone:
             return self.location
@@ -69,24 +69,24 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """The name of the offer, stable and unique within an account. Failures are remembered under it."""
+        """The name of the offer, stable and unique within an account. Remembered errors refer to it."""
         return f"{self.place}/{self.type}/{self.market}"
 
     @property
     def counted(self) -> str:
-        """The offer's quota keys: location, family and market."""
+        """What provider quotas count this offer by: location, family and market."""
         return f"{self.location}/{self.family}/{self.market}"
 
 
 def type_in(name: str) -> str:
-    """Return the instance type in an offer's name."""
+    """Return the instance type that an offer's name contains."""
     return name.partition("/")[2].rpartition("/")[0]
 
 
 def counts(key: str, counted: str) -> bool:
-    """Return whether `key` excludes an offer with these quota keys (`Offer.counted`).
+    """Return whether the provider quota `key` applies to an offer that counts against `counted` (see `Offer.counted`).
 
-    Empty parts of `key` match anything.
+    An empty part of `key` applies to any value.
     """
     parts = (*key.split("/"), "", "")
     return bool(counted) and all(part in ("", there) for part, there in zip(parts, counted.split("/"), strict=False))
@@ -94,7 +94,7 @@ def counts(key: str, counted: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """A provider's quota: the limit and the amount that the account uses, including use outside Drydock."""
+    """A provider quota: the limit and the amount that the account uses, including use outside Drydock."""
 
     name: str
     """The provider's name for the quota."""
@@ -110,9 +110,9 @@ class Allowance:
     """The unit that is counted: one of `UNITS`."""
 
     def takes(self, offer: Offer, *, addresses: int) -> float:
-        """Return how much of the quota a machine with this many public addresses uses.
+        """Return how much of this provider quota one machine of the offer uses, if it has `addresses` public addresses.
 
-        Returns 0 if the quota does not count the offer.
+        Returns 0 if the provider quota does not count the offer.
         """
         counted = {"vcpus": offer.vcpus, "gpus": offer.gpu_count, "instances": 1, "addresses": addresses}
         applies = (
@@ -128,7 +128,7 @@ UNITS = ("vcpus", "gpus", "instances", "addresses")
 
 @dataclass(frozen=True, kw_only=True)
 class Sought:
-    """A query for an account's offers. Empty fields do not restrict it."""
+    """A query for offers of an account. A field that is empty does not restrict the query."""
 
     account: str
     locations: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ State = Literal["ok", "dead", "missing"]
 class Part:
     """A named part of a resource that is claimed by name: a GPU (its UUID), a port, a virtual function.
 
-    The healthy parts are counted by the capacity class named `part_class`.
+    The capacity class named `part_class` is the number of healthy parts of this class.
     """
 
     part_class: str

@@ -1,4 +1,4 @@
-"""Reports about the resources that exist in one place, and checks of the drafts that kinds make from them.
+"""Reports about the resources that exist in one place, and checks of the drafts that kinds make from reports.
 
 This module depends on no database, queue or provider.
 """
@@ -35,7 +35,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Rejected:
-    """A draft that is not stored, and the reason."""
+    """A draft that is not stored, and the reason for that."""
 
     identity: str
     message: str
@@ -45,13 +45,16 @@ class Rejected:
 
 
 def digest(generation: int, pages: Sequence[Report]) -> str:
-    """Return a hash of the blueprint's generation and the content of the pages. Raises ValueError."""
+    """Return a hash of a blueprint's generation and the content of a report's pages.
+
+    Raises ValueError if the content is not valid JSON.
+    """
     text = json.dumps([generation, *(page.content for page in pages)], sort_keys=True, allow_nan=False)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def as_json(draft: Draft) -> Json:
-    """Return the draft without its empty fields, equal to the value that is read back from a jsonb column.
+    """Return the draft as JSON without empty fields, equal to what a jsonb column returns after storing it.
 
     Raises ValueError or TypeError if a value cannot be stored.
     """
@@ -68,10 +71,11 @@ _EMPTY: tuple[Any, ...] = ("", None, {}, (), frozenset())
 
 
 def in_order(found: Iterable[Draft]) -> tuple[list[Draft], list[Rejected]]:
-    """Sort the drafts so that parts follow the resources that contain them. Return these and the rejected drafts.
+    """Sort a report's drafts so that parts follow the resources that contain them.
 
-    A draft is rejected if it has no identity, if another draft of the report has the same one, or if it is part of
-    itself. Additional identities are removed if they are placeholders, or if several drafts have them.
+    Return the sorted drafts and the rejected ones. A draft is rejected if it has no identity, if another draft of the
+    report has the same one, or if it is part of itself. Additional identities are removed from a draft if they are
+    placeholders, or if several drafts have them.
     """
     drafts, problems = _by_identity(unambiguous(found))
     depths = _depths(drafts)
@@ -81,7 +85,7 @@ def in_order(found: Iterable[Draft]) -> tuple[list[Draft], list[Rejected]]:
 
 
 def unambiguous(drafts: Iterable[Draft]) -> list[Draft]:
-    """Return the drafts without additional identities that are placeholders, or that several of the drafts have."""
+    """Return the drafts without ambiguous additional identities: placeholders, and those that several drafts have."""
     clean = [replace(one, identities=_respelled(one)) if one.identities else one for one in drafts]
     count = Counter(identity for one in clean for identity in one.identities)
     return [

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A resource that could be built, or that was found or registered, before it has a row.
+    """A resource before it has a row: one that could be built, or one that was found or registered.
 
-    A failure whose scope is an offer, a zone or a location excludes `offer`, `zone` or `counted`. `identity` is stable
-    and unique per blueprint (a serial number, host and port, UUID), and empty for built resources.
+    If a build fails, the scope of the failure decides what is excluded: `offer`, `zone` or, for a location, `counted`.
+    `identity` is stable and unique per blueprint (a serial number, host and port, UUID), and empty for built resources.
     """
 
     name: str = ""
@@ -74,7 +74,7 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A lease's request as a kind receives it. `requirements` is an instance of the kind's Requirements."""
+    """The request of a lease, as kinds receive it. `requirements` is an instance of the kind's Requirements."""
 
     type: str
     requirements: Any
@@ -87,7 +87,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class HostView:
-    """A host, as a kind sees it whose resources are parts of hosts. The host can belong to any blueprint."""
+    """A host, as it is passed to kinds whose resources are parts of hosts. The host can belong to any blueprint."""
 
     id: int
     name: str
@@ -103,7 +103,7 @@ class HostView:
 
 @dataclass(frozen=True, kw_only=True)
 class BlueprintView:
-    """A blueprint's row, with its config parsed into the kind's Config."""
+    """A blueprint, with its config parsed into the kind's Config."""
 
     id: int
     name: str
@@ -118,7 +118,7 @@ class BlueprintView:
 
 @dataclass(frozen=True, kw_only=True)
 class Whole:
-    """A resource that another one is part of, directly or not."""
+    """A resource above another one: its parent, the parent's parent, and so on."""
 
     id: int
     """For `NeededLease.on_resources`."""
@@ -132,9 +132,9 @@ class Whole:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceView:
-    """A resource.
+    """A resource, as it is passed to its kind.
 
-    `key` is its name at the provider: deterministic, unique to this installation, and a valid DNS label.
+    `key` is the resource's name at the provider: deterministic, unique to this installation, and a valid DNS label.
     """
 
     id: int
@@ -183,16 +183,16 @@ class ResourceView:
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """Access to a host that bypasses a lease's account there, and the name of that account.
+    """Access to a host that does not use a lease's account there, and what is known about that account.
 
     `transport` leads to root, or to a control account that may use sudo without a password; the lease cannot change
-    anything on the way. `kept` maps paths below `home` to the content of the files that give the lease's interfaces
-    access; code that empties the home must restore exactly these.
+    anything on the way. `kept` maps paths below the account's `home` to the content of the files that give the lease's
+    interfaces access; code that empties the home must restore exactly these files.
 
-    `renumber` (a script and its arguments, for root) gives the account another uid after a lease has been removed
-    completely, and `numbers` prints its present uid and gid. After that, setuid programs that the lease hid in the home
-    or in a descriptor of another lease no longer give access to the account. Both are empty if processes there cannot
-    gain privileges.
+    `renumber` is a script with its arguments, to be run as root. It gives the account another uid after a lease has
+    been removed completely; `numbers` prints the account's present uid and gid. With another uid, setuid programs that
+    the lease hid in the home or in a descriptor of another lease no longer give access to the account. Both are empty
+    if processes on the host cannot gain privileges.
     """
 
     transport: Transport
@@ -206,7 +206,7 @@ class Control:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseView:
-    """A lease on `resource`. `public_keys` are the owner's own; the lease's generated key pair is in `secrets`."""
+    """A lease on `resource`. `public_keys` are the owner's own; a key pair generated for the lease is in `secrets`."""
 
     id: int
     key: str
@@ -253,8 +253,8 @@ class Spec:
     """The input of a step.
 
     `key` is the deterministic name of the resource or lease at the provider. `token` is an idempotency token: it is the
-    same for every repetition of this step, and changes when the phase is run again. `tags` mark everything that is
-    created as belonging to this installation. `deadline` is the time in seconds that this call may take.
+    same for every repetition of this step, and changes when the phase is run again. `tags` mark every created object as
+    belonging to this installation. `deadline` is the time in seconds that this call may take.
     """
 
     phase: str
@@ -291,8 +291,8 @@ class Spec:
 class Owned:
     """An object at a provider that has an installation's tags.
 
-    `key` is the external name with which the object was created, taken from something that a copy of the object would
-    not have, such as its name or client token. The object can be destroyed with only `key` and `facts`.
+    `key` is the external name under which the object was created. It is read from a property that a copy of the object
+    would not have, such as the name or client token. `key` and `facts` suffice to destroy the object.
     """
 
     key: str
@@ -316,7 +316,7 @@ class Owned:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A problem that `check_blueprint` found. A fatal problem prevents enabling the blueprint; others are warnings."""
+    """A problem that `check_blueprint` found: a fatal one, which prevents enabling the blueprint, or a warning."""
 
     message: str
     field: str = ""

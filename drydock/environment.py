@@ -1,7 +1,7 @@
 """Every setting of Drydock, typed and read from the environment. All mistakes are reported at once.
 
-To add a setting, add one line to `Environment`: its name, type, default and one sentence. The variable is `DRYDOCK_`
-followed by the name in capitals; `make docs` updates `docs/settings.md`.
+To add a setting, add one line to `Environment`: the setting's name, type, default and one sentence. The variable is
+`DRYDOCK_` followed by the name in capitals; `make docs` updates `docs/settings.md`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Database:
 
 
 def parse_database_url(url: str) -> Database:
-    """Parse a PostgreSQL URL. The folder of a socket may be given as `?host=`, or percent-encoded as the host."""
+    """Parse a PostgreSQL URL. The folder of a Unix socket may be given as `?host=`, or percent-encoded as the host."""
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):
         raise InvalidRequest(
@@ -58,7 +58,7 @@ def parse_database_url(url: str) -> Database:
 
 
 def check_broker_url(url: str) -> str:
-    """Return a broker URL in the form that Celery takes. Raises InvalidRequest for another protocol."""
+    """Return a broker URL in the form that Celery accepts. Raises InvalidRequest for an unsupported protocol."""
     parts = urlsplit(url)
     if parts.scheme not in BROKER_SCHEMES:
         raise InvalidRequest(
@@ -78,7 +78,7 @@ class InvalidSettings(DrydockError):
 
 
 def default_state() -> Path:
-    """Return the folder for engines and keys that is used if DRYDOCK_STATE is not set."""
+    """Return the folder for private engines and keys that is used if DRYDOCK_STATE is not set."""
     if os.geteuid() == 0:
         return Path("/var/lib/drydock")
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -108,7 +108,7 @@ def setting(default: Any, description: str, **constraints: Any) -> Any:
 
 
 class Environment(BaseSettings):
-    """The settings. Read them in code as `django.conf.settings.DRYDOCK.<name>`."""
+    """The settings. Code reads a setting as `django.conf.settings.DRYDOCK.<name>`."""
 
     model_config = SettingsConfigDict(
         env_prefix="DRYDOCK_", frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
@@ -244,7 +244,7 @@ def variable(name: str) -> str:
 
 
 def load() -> Environment:
-    """Read the settings from the environment. Raises InvalidSettings, which names every mistake."""
+    """Read the settings from the environment. Raises InvalidSettings, whose message contains every mistake."""
     mistakes: list[str] = []
     environment: Environment | None = None
     try:

@@ -11,27 +11,27 @@ class Agents(Operations):
 
     @operation("GET", "agents", "List agents", scope="operate", query="AgentFilter")
     def agents(self, *, blueprint: str | None = None, all: bool = False) -> list[AgentInfo]:
-        """Return the agents, and the hosts whose agents are missing. `all` includes revoked ones.
+        """Return the agents, including agents that a blueprint requires and that have not joined.
 
-        Raises NotAllowed.
+        If `all` is true, revoked agents are included. Raises NotAllowed.
         """
 
     @operation("GET", "agents/{id}", "Show an agent", scope="operate")
     def agent(self, id: int) -> AgentInfo:
-        """Return an agent with its last orders. Raises NotFound, NotAllowed."""
+        """Return an agent, with the last orders that it was given. Raises NotFound, NotAllowed."""
 
     @operation("POST", "agents/join-codes", "Create a join code", scope="operate", body="NewJoinCode", status=201)
     def create_join_code(self, blueprint: str, *, host: str = "", ttl: str | None = None) -> JoinCodeInfo:
         """Create a code with which one agent may join a blueprint once.
 
-        With `host`, the name or id of a host of the blueprint, only an agent there may use it, and replaces the agent
-        that joined before. The code is valid for `ttl`: at most and by default one hour. Raises NotFound, NotAllowed,
-        InvalidRequest, NotSupported.
+        With `host`, the name or id of a host of the blueprint, only an agent on that host may use the code, and the
+        agent replaces any that joined there before. The code is valid for `ttl`: one hour by default, which is also the
+        maximum. Raises NotFound, NotAllowed, InvalidRequest, NotSupported.
         """
 
     @operation("POST", "agents/{id}/revoke", "Revoke an agent", scope="operate", body="Empty")
     def revoke_agent(self, id: int) -> AgentInfo:
-        """Stop accepting anything from an agent. The resources that it reported serve no new leases.
+        """Revoke an agent: all its messages are rejected, and the resources that it reported serve no new leases.
 
         Raises NotFound, NotAllowed.
         """
@@ -40,8 +40,8 @@ class Agents(Operations):
         "POST", "agents/{id}/orders", "Give an agent an order", scope="operate", body="NewAgentOrder", status=201
     )
     def order_agent(self, id: int, *, action: str = "discovery") -> AgentOrderInfo:
-        """Tell an agent to do something: `discovery` scans the hardware and reports it at once.
+        """Give an agent an order. The order `discovery` makes it scan the hardware of its host and report at once.
 
-        An order that has not ended is not given twice. Raises NotFound, NotAllowed, InvalidRequest, Conflict if the
-        agent has not joined.
+        While an order of the same action has not ended, no second one is given. Raises NotFound, NotAllowed,
+        InvalidRequest, and Conflict if the agent has not joined.
         """

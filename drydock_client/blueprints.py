@@ -1,4 +1,4 @@
-"""Blueprints, and the kinds that they use."""
+"""Blueprints, and the kinds that blueprints select."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drydock_client.values import BlueprintChange, BlueprintInfo, KindInfo
 
 
 class Blueprints(Operations):
-    """Blueprints and kinds. Every user may read them; only operators may change them."""
+    """Blueprints and kinds. Every user may read both; only operators may change blueprints."""
 
     @operation("GET", "blueprints", "List blueprints", query="OfType")
     def blueprints(self, *, type: str = "") -> list[BlueprintInfo]:
@@ -27,13 +27,13 @@ class Blueprints(Operations):
     def add_blueprint(
         self, name: str, kind: str, config: Mapping[str, Any], change: BlueprintChange, *, enabled: bool = True
     ) -> BlueprintInfo:
-        """Add a blueprint. If its check finds a fatal problem, it stays disabled and `problems` says why."""
+        """Add a blueprint. If its check finds a fatal problem, the blueprint stays disabled and `problems` says why."""
 
     @operation(
         "PATCH", "blueprints/{name}", "Change a blueprint", scope="operate", body="BlueprintChange", spread="change"
     )
     def change_blueprint(self, name: str, change: BlueprintChange) -> BlueprintInfo:
-        """Change the given fields of a blueprint and return it. A change of kind or config increases its generation."""
+        """Change the given fields of a blueprint. A change of its kind or config increments the generation."""
 
     @operation(
         "POST", "blueprints/{name}/{act}", "Enable, disable, drain, undrain or check a blueprint", scope="operate",
@@ -48,7 +48,7 @@ class Blueprints(Operations):
 
     @operation("DELETE", "blueprints/{name}", "Remove a blueprint", scope="operate")
     def remove_blueprint(self, name: str) -> None:
-        """Remove a blueprint. 409 while resources or leases need it; the message names them."""
+        """Remove a blueprint. 409 while resources or leases need the blueprint; the message names them."""
 
     @operation("GET", "kinds", "List kinds", query="OfType")
     def kinds(self, *, type: str = "") -> list[KindInfo]:

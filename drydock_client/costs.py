@@ -10,7 +10,7 @@ from drydock_client.values import BudgetInfo, UsageInfo, UsageReport
 
 
 class Costs(Operations):
-    """Usage and budgets. Owners see their own; operators see those of all owners."""
+    """Usage and budgets. Owners see only their own usage and budgets; operators see everybody's."""
 
     @operation("GET", "usage", "Get costs", query="UsageReport", spread="wanted")
     def usage(self, wanted: Mapping[str, Any], *, by: str = "owner") -> UsageReport:
@@ -22,16 +22,19 @@ class Costs(Operations):
 
     @operation("GET", "usage/records", "List usage records", query="UsageRecords", spread="wanted", cursor="after")
     def usage_records(self, wanted: Mapping[str, Any], *, after: int = 0, limit: int = 200) -> list[UsageInfo]:
-        """List the usage records behind the report by id, starting after `after`. `limit` is at most 1000."""
+        """List the usage records of the report in the order of their ids, starting after `after`.
+
+        `limit` is at most 1000.
+        """
 
     @operation("GET", "budgets", "List budgets")
     def budgets(self) -> list[BudgetInfo]:
-        """List budgets with current spending. Operators see all budgets, other users those that limit them."""
+        """List budgets with current spending. Operators see all budgets, other users only those that limit them."""
 
     @operation("PUT", "budgets", "Set a budget", scope="operate", body="Budget")
     def set_budget(self, *, max_hourly: float, user: str = "", group: str = "", blueprint: str = "") -> BudgetInfo:
-        """Set the hourly budget of a user, a group or a blueprint. Leases that waited for it are retried."""
+        """Set the hourly budget of a user, a group or a blueprint. Leases that waited for it are tried again."""
 
     @operation("DELETE", "budgets", "Remove a budget", scope="operate", query="Spender")
     def remove_budget(self, *, user: str = "", group: str = "", blueprint: str = "") -> None:
-        """Remove a budget. Its holder can then spend without limit."""
+        """Remove the budget of a user, a group or a blueprint, whose spending is then not limited."""

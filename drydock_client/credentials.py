@@ -14,7 +14,7 @@ class Credentials(Operations):
 
     @operation("GET", "credentials", "List credentials", scope="operate", query="Reading")
     def credentials(self, *, capabilities: bool = False) -> list[CredentialInfo]:
-        """List credentials without their secrets, with the state of their polls."""
+        """List credentials without their secrets, each with the state of its polls."""
 
     @operation("GET", "credentials/{name}", "Get a credential", scope="operate")
     def credential(self, name: str) -> CredentialInfo:
@@ -22,24 +22,24 @@ class Credentials(Operations):
 
     @operation("POST", "credentials/{name}/read", "Poll an account", scope="operate", status=202, body="Empty")
     def read_credential(self, name: str) -> CredentialInfo:
-        """Make all polls of a credential due, so that a worker runs them now. 409 if there is nothing to poll."""
+        """Make all polls of a credential due now, for a worker to carry out. 409 if there is nothing to poll."""
 
     @operation(
         "POST", "credentials", "Add a credential", scope="operate", status=201, body="NewCredential",
         location="credentials/{0.name}",
     )  # fmt: skip
     def add_credential(self, name: str, secrets: Mapping[str, Any], *, note: str = "") -> CredentialInfo:
-        """Store secrets under a name. Blueprints that already refer to this name are retried."""
+        """Store secrets under a name. Blueprints that already refer to this name are tried again."""
 
     @operation("PATCH", "credentials/{name}", "Change a credential", scope="operate", body="CredentialChange")
     def change_credential(
         self, name: str, *, secrets: Mapping[str, Any] | None = None, note: str | None = None
     ) -> CredentialInfo:
-        """Replace all secrets of a credential, its note, or both. None leaves a value unchanged."""
+        """Replace all secrets of a credential, its note, or both. An argument that is None changes nothing."""
 
     @operation("DELETE", "credentials/{name}", "Remove a credential", scope="operate")
     def remove_credential(self, name: str) -> None:
-        """Remove a credential. Refused with 409 while a blueprint refers to it."""
+        """Remove a credential. 409 while a blueprint refers to the credential."""
 
     @operation(
         "PUT", "resources/{id}/credential", "Set the credential of a resource", scope="operate", body="OwnCredential"

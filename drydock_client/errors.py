@@ -23,7 +23,7 @@ def _fit(text: str, most: int, kept: str = "\n\t") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A mistake in a request: the name of the field as the caller wrote it, and a message that explains the mistake."""
+    """A mistake in a request: the field, in the caller's spelling, and a message that explains the mistake."""
 
     field: str
     message: str

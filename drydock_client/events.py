@@ -1,4 +1,4 @@
-"""List events, and follow them in order, although ids are assigned before transactions commit."""
+"""List events, and follow new events in order, although ids are assigned before transactions commit."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Events(Operations):
         self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
         after: int = 0, limit: int = 200, newest: bool = False,
     ) -> list[EventInfo]:  # fmt: skip
-        """List events in order of id, starting after `after`; with `newest`, the last `limit` events."""
+        """List events in the order of their ids, starting after `after`; with `newest`, the last `limit` events."""
 
     @operation("GET", "leases/{id}/events", "List the events of a lease", query="LeaseEvents")
     def lease_events(
         self, id: int, *, kind: str = "", after: int = 0, limit: int = 200, newest: bool = False
     ) -> list[EventInfo]:
-        """List the events of a lease in order of id, starting after `after`."""
+        """List the events of a lease in the order of their ids, starting after `after`."""
 
     @abstractmethod
     def follow(
@@ -43,7 +43,7 @@ def follow(
 ) -> Iterator[EventInfo]:
     """Yield each event once, until `stop` returns True. `fetch(id)` returns at most AT_ONCE events after `id`.
 
-    Reads the events of the last few seconds again, because a late commit can add an event with an earlier id.
+    Reads the events of the last few seconds again, because an event with a lower id may be committed later.
     """
     cursor = after
     seen: dict[int, float] = {}

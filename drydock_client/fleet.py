@@ -15,7 +15,7 @@ class Fleet(Operations):
 
     @operation("GET", "orphans", "List orphans", scope="operate")
     def orphans(self) -> list[OrphanInfo]:
-        """List provider objects without a row, and rows without an object, each with the planned action."""
+        """List provider objects without a resource and resources without an object, each with the planned action."""
 
     @operation(
         "POST", "orphans/{id}/{act}", "Destroy or adopt an orphan", scope="operate", status=202,
@@ -24,7 +24,8 @@ class Fleet(Operations):
         },
     )  # fmt: skip
     def settle_orphan(self, id: int, act: str, *, dry_run: bool = False) -> OrphanInfo:
-        """Request that an orphan be destroyed or adopted by the first search that sees it after its `not_before`.
+        """Request that an orphan be destroyed or adopted.
 
-        With `dry_run`, only return what would be done. 409 if the object does not provably belong to this installation.
+        The first search that sees the orphan after its `not_before` carries out the request. With `dry_run`, only
+        return what would be done. 409 if the object does not provably belong to this installation.
         """

@@ -8,23 +8,26 @@ from drydock_client.values import Attention, Workers
 
 
 class Installation(Operations):
-    """Operations on the whole installation. Operators may change it; other users have read-only access."""
+    """Operations on the whole installation. Operators may change the installation; other users only read."""
 
     @operation("GET", "attention", "List items that need attention")
     def attention(self) -> list[Attention]:
-        """List the items that need attention, the most urgent first, each with a remedy."""
+        """List the items that need attention by a person, the most urgent first, each with what to do about it."""
 
     @operation("GET", "workers", "Check whether workers are alive")
     def workers(self) -> Workers:
-        """Return whether any worker was seen recently. Operators also get the names of the workers."""
+        """Return whether any worker sent a heartbeat recently. Operators also get the names of these workers."""
 
     @operation("POST", "reclaim", "Remove idle resources", scope="operate", body="Chosen", inside="Reclaimed.reclaimed")
     def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
-        """Remove idle resources, beginning with those that hold leases on others. Return their ids."""
+        """Remove idle resources, starting with those that need leases on other resources.
+
+        Return the ids of the resources removed.
+        """
 
     @operation("POST", "sweep", "Run every periodic check once", scope="operate", inside="Counted.count")
     def sweep(self) -> int:
-        """Run every periodic check once. Return the number of items that were due, which workers then process."""
+        """Run every periodic check once. Return the number of due items, which workers then process."""
 
     @operation(
         "POST", "errors/clear", "Forget remembered errors", scope="operate", body="OfBlueprint",
@@ -33,21 +36,21 @@ class Installation(Operations):
     def clear_errors(self, *, blueprint: str = "") -> int:
         """Delete remembered errors, so that the offers that they exclude are tried again at once.
 
-        Return how many were deleted.
+        Return the number of errors deleted.
         """
 
     @operation("POST", "leases/{id}/resolve", "Resolve a held step of a lease", scope="operate")
     def resolve_lease(self, id: int, *, yes: bool = True, message: str = "") -> None:
-        """Answer a held step of a lease: yes (or done) or no, with a message. The step receives the answer."""
+        """Answer a lease's step that is waiting for a person: yes (or done) or no, with a message for the step."""
 
     @operation("POST", "resources/{id}/resolve", "Resolve a held step of a resource", scope="operate")
     def resolve_resource(self, id: int, *, yes: bool = True, message: str = "") -> None:
-        """Answer a held step of a resource: yes (or done) or no, with a message. The step receives the answer."""
+        """Answer a resource's step that is waiting for a person: yes (or done) or no, with a message for the step."""
 
     def resolve(
         self, *, lease: int | None = None, resource: int | None = None, yes: bool = True, message: str = ""
     ) -> None:
-        """Answer a held step of a lease or a resource: yes (or done) or no, with a message."""
+        """Answer a step that is waiting for a person, of a lease or a resource: yes (or done) or no, with a message."""
         if lease is not None and resource is None:
             self.resolve_lease(lease, yes=yes, message=message)
         elif resource is not None and lease is None:

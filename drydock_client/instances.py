@@ -1,4 +1,4 @@
-"""Instances: whole cloud machines, requested and shown in cloud terms."""
+"""Instances: whole cloud machines, requested and shown in the words that clouds use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drydock_client.values import InstanceInfo
 
 
 class Instances(Operations):
-    """Cloud machines as instances, for every user."""
+    """Whole cloud machines as instances. Every user may request them."""
 
     @operation(
         "POST", "instances", "Request an instance", scope="lease", status=201, body="InstanceRequest",
@@ -18,7 +18,7 @@ class Instances(Operations):
         owned=True,
     )  # fmt: skip
     def create_instance(self, wanted: Mapping[str, Any]) -> InstanceInfo:
-        """Request an instance. It is pending at first.
+        """Request an instance. It is pending until a machine is ready.
 
         `wanted` has the fields of `leases.operations.instances.InstanceRequest`.
         """
@@ -30,7 +30,7 @@ class Instances(Operations):
         self, *, states: Collection[str] = (), location: str = "", instance_type: str = "", tag: str = "",
         name: str = "", all: bool = False, limit: int = 200,
     ) -> list[InstanceInfo]:  # fmt: skip
-        """List instances, newest first. Ended ones are included only with `all`, or if `states` names their state."""
+        """List instances, newest first. Ended ones are included only with `all`, or if `states` has their state."""
 
     @operation("GET", "instances/{id}", "Get an instance, or wait for it", query="Wait", waits="instance")
     def instance(self, id: int) -> InstanceInfo:
@@ -38,7 +38,7 @@ class Instances(Operations):
 
     @operation("DELETE", "instances/{id}", "Terminate an instance", scope="lease")
     def end_instance(self, id: int) -> InstanceInfo:
-        """Terminate an instance. Idempotent."""
+        """Terminate an instance. Terminating it again has no effect."""
 
     @operation(
         "POST", "instances/{id}/{act}", "Stop, start or reboot an instance", scope="lease",
@@ -48,8 +48,8 @@ class Instances(Operations):
         },
     )  # fmt: skip
     def change_instance(self, id: int, act: str) -> InstanceInfo:
-        """Request a stop, start or reboot.
+        """Request that an instance be stopped, started or rebooted.
 
-        The instance's state shows the progress. 409 if its cloud does not support the action; the message names the
-        capability.
+        The instance's state shows the progress. 409 if the instance's cloud does not support the action; the message
+        names the missing capability.
         """

@@ -18,14 +18,14 @@ class Interfaces(Operations):
 
     @operation("GET", "leases/{id}/access", "Get the SSH access to a lease")
     def access(self, id: int) -> AccessInfo:
-        """Return the current SSH host, port, user, host keys with fingerprints, and end of the lease; no secrets."""
+        """Return how to reach a lease by SSH now: host, port, user and host keys with fingerprints. No secrets."""
 
     @abstractmethod
     def run(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b"",
         timeout: float | None = None, on_output: Callable[[str, bytes], None] | None = None,
     ) -> Ended:  # fmt: skip
-        """Run a command to completion. `on_output(stream, content)` receives the output as it arrives."""
+        """Run a command and wait until it ends. `on_output(stream, content)` receives the output as it arrives."""
 
     @abstractmethod
     def read_file(self, id: int, path: str) -> bytes:
@@ -37,13 +37,13 @@ class Interfaces(Operations):
 
     @abstractmethod
     def upload(self, id: int, local: Path, path: str, on_file: Callable[[str], None] | None = None) -> tuple[int, int]:
-        """Copy a local file or tree into the lease. Return (files, bytes)."""
+        """Copy a local file or tree into the lease. Return the number of files and of bytes copied."""
 
     @abstractmethod
     def download(
         self, id: int, path: str, local: Path, on_file: Callable[[str], None] | None = None
     ) -> tuple[int, int]:
-        """Copy a file or tree of the lease to this machine. Return (files, bytes)."""
+        """Copy a file or tree of the lease to this machine. Return the number of files and of bytes copied."""
 
     @operation("GET", "leases/{id}/files", "List a folder", query="Place", host="lease")
     def list_files(self, id: int, path: str = "") -> list[FileInfo]:
@@ -55,7 +55,8 @@ class Interfaces(Operations):
     ) -> None:
         """Remove a file or a folder, and wait until it is gone. A missing path is not an error.
 
-        If a job on the host removes a large folder, `on_job` is called repeatedly with that job.
+        If removing a large folder takes long, a job on the host continues, and `on_job` is called repeatedly with that
+        job.
         """
 
     # The web server, on which a lease has the interface `httpd`
@@ -66,7 +67,7 @@ class Interfaces(Operations):
 
     @abstractmethod
     def publish_tree(self, id: int, local: Path, path: str = "") -> tuple[int, int]:
-        """Publish a local folder. Return (files, bytes)."""
+        """Publish a local folder. Return the number of files and of bytes copied."""
 
     @operation("DELETE", "leases/{id}/page", "Unpublish a page or folder", scope="lease", query="File", host="lease")
     def unpublish(self, id: int, path: str) -> None:
@@ -94,9 +95,9 @@ class Interfaces(Operations):
         """Start, stop, restart, reload or test the web server, and return its status."""
 
     def server(self, id: int, act: str = "status") -> ServerInfo:
-        """Start, stop, restart, reload or test the web server, or do nothing (`status`), and return its status."""
+        """Start, stop, restart, reload or test the web server, and return its status. `status` changes nothing."""
         return self.server_status(id) if act == "status" else self.change_server(id, act)
 
     @operation("GET", "leases/{id}/server/log", "Read a log of the web server", query="Log", host="lease")
     def server_log(self, id: int, kind: str = "access", *, offset: int = 0, limit: int = 1 << 20) -> LogPart:
-        """Return a part of the `access` or `error` log, at most `limit` bytes from `offset`."""
+        """Return a part of the web server's `access` or `error` log: at most `limit` bytes, starting at `offset`."""

@@ -1,4 +1,4 @@
-"""Jobs: commands on leases that outlive the program that starts them."""
+"""Jobs: commands on leases that continue after the program that starts them has ended."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ class Jobs(Operations):
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", ends_lease: bool = False,
         stdin: bytes = b"", apart: bool = False,
     ) -> JobInfo:  # fmt: skip
-        """Start a command that runs until it exits, is cancelled, or its lease ends.
+        """Start a command as a job, which runs until it exits, is cancelled, or its lease ends.
 
-        `apart` keeps its standard error separately. If `ends_lease` is true, the lease is released when the job ends.
+        If `apart` is true, standard error is kept separately. If `ends_lease` is true, the lease is released when the
+        job ends.
         """
 
     @operation("GET", "jobs/{id}", "Get a job", host="job")
     def job(self, id: int) -> JobInfo:
-        """Return a job with its current state, read from its host."""
+        """Read a job's current state from its host, and return the job."""
 
     @operation("GET", "jobs", "List jobs", query="OfLease")
     def jobs(self, *, lease: int | None = None) -> list[JobInfo]:
@@ -46,11 +47,11 @@ class Jobs(Operations):
 
     @operation("GET", "jobs/{id}/output", "Read a job's output", query="Output", host="job")
     def job_output(self, id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobPart:
-        """Return a part of a job's output, at most `limit` bytes from `offset`.
+        """Return a part of a job's output: at most `limit` bytes, starting at `offset`.
 
-        Both streams are combined unless the job keeps them separately.
+        Standard output and standard error are combined unless the job keeps them separately.
         """
 
     @operation("POST", "jobs/{id}/cancel", "Cancel a job", scope="lease", host="job")
     def cancel_job(self, id: int) -> JobInfo:
-        """Terminate a job's processes. If the host cannot be reached now, a worker retries."""
+        """Terminate a job's processes. If the job's host cannot be reached now, a worker tries again later."""

@@ -31,7 +31,7 @@ class Leases(Operations):
         spread="request", key="idempotency_key", location="leases/{0.id}", tagged=True, owned=True,
     )  # fmt: skip
     def request(self, request: Request) -> LeaseInfo:
-        """Request a lease. It is granted at once if a resource has room; otherwise it waits."""
+        """Request a lease. It is granted at once if a resource has room; otherwise the lease waits."""
 
     @operation(
         "POST", "groups", "Request a group of leases", scope="lease", status=201, body="Group", query="For",
@@ -41,11 +41,11 @@ class Leases(Operations):
         self, requests: Sequence[Request], *, same: str = "", different: str = "", near: str = "",
         key: str | None = None,
     ) -> list[LeaseInfo]:  # fmt: skip
-        """Request several leases, granted all together or not at all. They are returned in the same order.
+        """Request several leases, granted all together or not at all. Return them in the order of the requests.
 
-        A request with a `count` stands for that many leases. `same` (`resource`, `parent` or `host`) and `different`
-        (`resource` or `parent`) say what they must share and what they must not share. `near` (`prefer` or `require`)
-        chooses devices of one host that are near one another.
+        A request with a `count` stands for that many leases. All leases must have the same resource, parent or host
+        (`same`), or different resources or parents (`different`). `near` (`prefer` or `require`) chooses devices of one
+        host that are near one another.
         """
 
     @operation(
@@ -57,18 +57,18 @@ class Leases(Operations):
 
     @operation("GET", "leases/{id}", "Get a lease, or wait for it", query="Wait", waits="lease", tagged=True)
     def lease(self, id: int) -> LeaseInfo:
-        """Return a lease with its place in the queue, its current step, and the verdict on every candidate."""
+        """Return a lease with its place in the queue, its current step, and the verdicts on all candidates."""
 
     @operation("GET", "groups/{id}", "List the leases of a group")
     def group(self, id: int) -> list[LeaseInfo]:
-        """List the leases of a group in the order in which they were requested, including those that have ended."""
+        """List the leases of a group in the order in which they were requested, including leases that have ended."""
 
     @abstractmethod
     def named(self, name: str) -> int:
         """Return the id of the lease with a given name. Raises NotFound, Conflict.
 
-        Prefers the caller's own open lease, then the caller's newest ended lease. Operators can also find another
-        owner's lease; Conflict if several owners have a lease with that name.
+        Prefers the caller's own open lease to the caller's newest ended lease. Operators can also find another owner's
+        lease; Conflict if several owners have a lease with that name.
         """
 
     @operation(
@@ -80,18 +80,18 @@ class Leases(Operations):
         resource: int | None = None, group: int | None = None, held: bool = False, limit: int = 200,
         search: str = "",
     ) -> list[LeaseInfo]:  # fmt: skip
-        """List leases, newest first: open leases if `states` is None, all leases if it is empty.
+        """List leases, newest first: open leases if `states` is None, all leases if `states` is empty.
 
         `search` matches the beginning of a name, or words of a note.
         """
 
     @operation("POST", "leases/{id}/release", "Release a lease", scope="lease", body="Message")
     def release(self, id: int, *, message: str = "") -> LeaseInfo:
-        """Release a lease, or cancel a pending one. Idempotent."""
+        """Release a lease, or cancel a pending one. Releasing it again has no effect."""
 
     @operation("POST", "leases/{id}/extend", "Extend a lease", scope="lease", body="Extension")
     def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> LeaseInfo:
-        """Extend a lease to `until`, or to `ttl` from now. Never shortens it."""
+        """Extend a lease to `until`, or to `ttl` from now. The lease is never shortened."""
 
     @operation("POST", "leases/{id}/heartbeat", "Send a heartbeat for a lease", scope="lease")
     def heartbeat(self, id: int) -> None:
@@ -99,15 +99,15 @@ class Leases(Operations):
 
     @operation("POST", "leases/{id}/hold", "Hold a lease's resource for debugging", scope="lease", body="Hold")
     def hold(self, id: int, *, ttl: str | None = None, reason: str = "") -> LeaseInfo:
-        """Keep the resource unchanged after the lease ends, for at most seven days. Operators have no limit."""
+        """Keep the lease's resource unchanged after the lease ends, for at most seven days. Operators have no limit."""
 
     @operation("POST", "leases/{id}/unhold", "End a hold", scope="lease")
     def unhold(self, id: int) -> LeaseInfo:
-        """End a hold. If the lease has ended in the meantime, its resource is cleaned now."""
+        """End the hold on a lease. If the lease has already ended, its resource is cleaned now."""
 
     @operation("POST", "leases/{id}/retry", "Retry a lease", scope="lease")
     def retry(self, id: int) -> LeaseInfo:
-        """Retry the placement, or the step that waits for its next attempt, at once."""
+        """Try again now to place a pending lease, or to complete the step for which a lease waits."""
 
     @operation("PUT", "leases/{id}/note", "Set the note of a lease", scope="lease")
     def set_note(self, id: int, *, note: str) -> LeaseInfo:
@@ -115,10 +115,10 @@ class Leases(Operations):
 
     @operation("POST", "leases/{id}/transfer", "Transfer a lease to another user", scope="lease")
     def transfer(self, id: int, *, to: str, message: str = "") -> None:
-        """Transfer a lease with its files to another user. Its processes are ended and its keys replaced.
+        """Transfer a lease, with its files, to another user. The lease's processes end, and its keys are replaced.
 
-        The other user's quota, budgets and authorizations must allow it. 409 if the lease belongs to a group or holds
-        other leases.
+        The other user's quota, budgets and authorizations must allow the lease. 409 if the lease belongs to a group or
+        holds other leases.
         """
 
     @operation(
@@ -126,15 +126,15 @@ class Leases(Operations):
         inside="PrivateKey.private_key",
     )  # fmt: skip
     def private_key(self, id: int) -> str:
-        """Return the generated private key, to the lease's owner only and not to operators. Every call is recorded."""
+        """Return the generated private key of a lease, only to its owner, not to operators. Records an event."""
 
     # Waiting
 
     def wait(self, id: int, *, until: str = "active", timeout: float | None = None) -> LeaseInfo:
         """Wait until a lease is `active`, has `ended`, or is in a given state.
 
-        Raises LeaseFailed if it can no longer reach that state, TimedOut after `timeout` seconds (the lease keeps
-        waiting), NotFound and InvalidRequest.
+        Raises LeaseFailed if the lease can no longer reach that state, TimedOut after `timeout` seconds (the lease
+        itself continues to wait), NotFound and InvalidRequest.
         """
         checked(until)
         pause, end = _QUICKEST, _end_of(timeout)
@@ -151,7 +151,7 @@ class Leases(Operations):
         return end_of(self, self.wait(id, until=ENDED, timeout=timeout))
 
     async def await_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
-        """Wait until a lease has ended, without blocking other tasks; see `wait_until_ended`."""
+        """Wait until a lease has ended, without blocking other async tasks. See `wait_until_ended`."""
         pause, end = _QUICKEST, _end_of(timeout)
         while not (info := await self._in_thread(lambda: self.lease(id))).over:
             await asyncio.sleep(_rest(info, pause, end))
@@ -165,7 +165,7 @@ class Leases(Operations):
 
 
 def checked(wanted: str) -> str:
-    """Return `wanted`. Raises InvalidRequest if it is neither a state nor `ended`."""
+    """Return `wanted` unchanged. Raises InvalidRequest if it is neither a state of a lease nor `ended`."""
     if wanted not in (ENDED, *STATES):
         raise InvalidRequest(
             f"{wanted!r} cannot be waited for.", field="until", hint=f"Choose one of: {', '.join((ENDED, *STATES))}."
@@ -174,7 +174,7 @@ def checked(wanted: str) -> str:
 
 
 def reached(info: LeaseInfo, wanted: str) -> bool:
-    """Return whether a lease has reached a state. Raises LeaseFailed if it can no longer reach it."""
+    """Return whether a lease has reached the state `wanted`. Raises LeaseFailed if it no longer can."""
     if info.state == wanted or (wanted == ENDED and info.over):
         return True
     if wanted == ENDED or not (info.over or STATES.index(info.state) > STATES.index(wanted)):
@@ -188,7 +188,7 @@ def reached(info: LeaseInfo, wanted: str) -> bool:
 
 
 def end_of(client: Any, info: LeaseInfo) -> LeaseEnd:
-    """Return how a lease ended, and what it has cost."""
+    """Return how a lease ended, with its usage and cost."""
     records = tuple(client.usage_records({"lease": info.id, "since": info.created_at}, limit=1000))
     work = info.workload
     return LeaseEnd(

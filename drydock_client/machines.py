@@ -1,4 +1,4 @@
-"""The machine of a lease: its status, actions on it, and its console output."""
+"""The machine of a lease: its status, the actions on it, and its console output."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def _acts(whose: str) -> dict[str, tuple[str, str]]:
 
 
 class Machines(Operations):
-    """Machines of exclusive leases and, for operators only, of resources."""
+    """Machines of exclusive leases and, for operators only, resources that are machines."""
 
     @operation("GET", "leases/{id}/machine", "Get the machine of a lease")
     def lease_machine(self, id: int) -> MachineInfo:
-        """Return the power, type, tags, capabilities and current action of a lease's machine."""
+        """Return the power, instance type, tags, capabilities and current action of a lease's machine."""
 
     @operation("GET", "resources/{id}/machine", "Get the machine of a resource", scope="operate")
     def resource_machine(self, id: int) -> MachineInfo:
-        """Return the power, type, tags, capabilities and current action of a resource that is a machine."""
+        """Return the power, instance type, tags, capabilities and current action of a resource that is a machine."""
 
     @operation(
         "POST", "leases/{id}/{act}", "Change the machine of a lease", scope="lease",
         acts=_acts("the machine of a lease"),
     )  # fmt: skip
     def change_lease_machine(self, id: int, act: str, **given: Any) -> MachineInfo:
-        """Request an action on the machine, and return the machine with the action's progress.
+        """Request an action on a lease's machine, and return the machine with the action's progress.
 
         Allowed for operators, and for the owner of a lease that holds the whole machine. The machine's `progress`
-        describes the work under way, and `outcome` later says how it ended.
+        describes the work under way, and `outcome` later says how the action ended.
         """
 
     @operation(
@@ -46,34 +46,34 @@ class Machines(Operations):
         acts=_acts("the machine of a resource"),
     )  # fmt: skip
     def change_resource_machine(self, id: int, act: str, **given: Any) -> MachineInfo:
-        """Request an action on the machine, and return the machine with the action's progress.
+        """Request an action on a resource that is a machine, and return the machine with the action's progress.
 
-        The machine's `progress` describes the work under way, and `outcome` later says how it ended.
+        The machine's `progress` describes the work under way, and `outcome` later says how the action ended.
         """
 
     @operation("POST", "leases/{id}/console", "Read the console of a lease's machine", scope="lease", host="lease")
     def lease_console(self, id: int) -> ConsoleInfo:
-        """Return the newest 64 KiB of the console, with secrets removed. Records an event.
+        """Return the last 64 KiB of the machine's console output, with secrets removed. Records an event.
 
         Allowed for operators, and for the owner of a lease that holds the whole machine.
         """
 
     @operation("POST", "resources/{id}/console", "Read the console of a machine", scope="operate", host="resource")
     def resource_console(self, id: int) -> ConsoleInfo:
-        """Return the newest 64 KiB of the console, with secrets removed. Records an event."""
+        """Return the last 64 KiB of the machine's console output, with secrets removed. Records an event."""
 
     def machine(self, id: int, *, resource: bool = False) -> MachineInfo:
-        """Return a machine's power, type, tags, capabilities and current action.
+        """Return a machine's power, instance type, tags, capabilities and current action.
 
-        `id` is the id of the lease that holds the machine exclusively or, with `resource`, which is for operators
-        only, the id of the resource. The other methods take the same arguments.
+        `id` is the id of a lease that holds the machine exclusively. Operators can set `resource` to true and give the
+        id of a resource instead. The other methods take the same arguments.
         """
         return self.resource_machine(id) if resource else self.lease_machine(id)
 
     def change_machine(self, id: int, act: str, *, resource: bool = False, **given: Any) -> MachineInfo:
         """Request `stop`, `start`, `reboot`, `resize(disk_gib)`, `change-type(type_name)` or `tags(tags)`.
 
-        Raises NotSupported, naming the capability, if the machine does not have it, and Conflict while the machine is
+        Raises NotSupported with the name of a capability that the machine lacks, and Conflict while the machine is
         busy.
         """
         change = self.change_resource_machine if resource else self.change_lease_machine

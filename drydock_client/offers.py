@@ -13,16 +13,16 @@ Wanted = Mapping[str, Any]
 
 
 class Offers(Operations):
-    """Providers' offers, in the accounts of blueprints that the caller may use; operators see all accounts."""
+    """Offers of accounts whose blueprints the caller may use. Operators see the offers of all accounts."""
 
     @operation("GET", "offers", "Search offers", query="Offers", spread="wanted", cursor="after")
     def offers(self, wanted: Wanted, *, limit: int = 50) -> list[OfferInfo]:
-        """List offers, the cheapest first unless `sort` in `wanted` sets another order. `limit` is at most 1000."""
+        """List offers, the cheapest first unless `wanted` has another `sort`. `limit` is at most 1000."""
 
     @operation("GET", "instance-types", "List instance types", query="InstanceTypes", spread="wanted", cursor="after")
     def instance_types(self, wanted: Wanted, *, limit: int = 50) -> list[InstanceTypeInfo]:
-        """List instance types by location, with their prices by market and zone, in order of id."""
+        """List instance types by location, with their prices by market and zone, in the order of their ids."""
 
     @operation("GET", "locations", "List locations")
     def locations(self) -> list[LocationInfo]:
-        """List the locations in which the blueprints of each account may build, and when each was last polled."""
+        """List the locations in which blueprints may build, for each account, with the time of the last poll."""

@@ -27,7 +27,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """A declared operation. Models are given by name, because their classes exist only on the server."""
+    """A declared operation. Names its models by strings, because the classes exist only on the server."""
 
     name: str
     subject: str
@@ -76,7 +76,7 @@ class Operation:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of the variables in the path."""
+        """The names of the variables in the URL path."""
         return tuple(name for _, name, _, _ in string.Formatter().parse(self.path) if name)
 
     @property
@@ -86,7 +86,7 @@ class Operation:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Maps the fields of a result sent as bytes, except `content`, to response headers; empty for other results."""
+        """The response header for each field except `content`, if the result is sent as bytes; otherwise empty."""
         names = list(getattr(self.result, "__dataclass_fields__", ()))
         if "content" not in names:
             return {}
@@ -102,11 +102,11 @@ class Operations(ABC):
 
     @abstractmethod
     def carry_out(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
-        """Carry out an operation and return its result. `arguments` has every argument by name."""
+        """Carry out an operation and return its result. `arguments` contains all arguments by name."""
 
 
 def operation(method: Method, path: str, summary: str, **about: Any) -> Callable[[Function], Function]:
-    """Declare an operation. `about` sets additional fields of `Operation`."""
+    """Declare an operation. `about` contains further fields of `Operation`."""
 
     def declare(function: Function) -> Function:
         signature = inspect.signature(function)

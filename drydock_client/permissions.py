@@ -13,7 +13,7 @@ class Permissions(Operations):
 
     @operation("GET", "authorizations", "List authorizations", query="AuthorizationFilter")
     def authorizations(self, *, blueprint: str = "", state: str = "") -> list[AuthorizationInfo]:
-        """List authorizations. Operators see all; other users see their own and those of their groups."""
+        """List authorizations. Operators see all; other users see only those for themselves and their groups."""
 
     @operation(
         "POST",
@@ -24,13 +24,13 @@ class Permissions(Operations):
         body="AskAuthorization",
     )
     def ask_authorization(self, blueprint: str, *, message: str = "") -> AuthorizationInfo:
-        """Request permission to use a blueprint. Idempotent."""
+        """Request permission to use a blueprint. Requesting it again has no effect."""
 
     @operation("POST", "authorizations/decide", "Grant or decline an authorization", scope="operate", body="Decision")
     def decide_authorization(
         self, blueprint: str, *, allow: bool, user: str = "", group: str = "", message: str = ""
     ) -> AuthorizationInfo:
-        """Allow or decline the use of a blueprint by a user or group, even if they have not requested it."""
+        """Allow or decline the use of a blueprint by a user or group, even without a request for it."""
 
     @operation("GET", "authorizations/{id}", "Get an authorization")
     def authorization(self, id: int) -> AuthorizationInfo:
@@ -52,13 +52,13 @@ class Permissions(Operations):
 
     @operation("GET", "quotas", "List quotas")
     def quotas(self) -> list[QuotaInfo]:
-        """List quotas. Operators see all; other users see those that limit them."""
+        """List quotas. Operators see all quotas, other users only the quotas that limit them."""
 
     @operation("PUT", "quotas", "Set a quota", scope="operate", body="Quota", spread="limits")
     def set_quota(self, *, user: str = "", group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
-        """Set the given limits in the quota of a user or group; other limits are not changed. None removes a limit.
+        """Set the given limits in the quota of a user or group, and leave other limits unchanged. None removes a limit.
 
-        Leases that waited because of a limit are retried.
+        Leases that waited because of a limit are tried again.
         """
 
     @operation("DELETE", "quotas", "Remove a quota", scope="operate", query="Holder")

@@ -1,4 +1,4 @@
-"""The engine's interface for other programs, the same in process and over HTTP."""
+"""The operations of Drydock as an interface for programs, the same in process and over HTTP."""
 
 from __future__ import annotations
 
@@ -26,33 +26,36 @@ __all__ = ["Attendance", "Client", "Request", "Stream", "Wanted", "Words"]
 
 
 class Attendance(Protocol):
-    """A context manager that makes sure that workers are alive while a program waits."""
+    """A context manager for the time in which a program waits. It knows whether a worker is alive."""
 
     def __enter__(self) -> Attendance: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def look(self) -> bool:
-        """Return whether a worker is alive. Starts one if this program is responsible for that. May be called often."""
+        """Return whether a worker is alive. Starts one first if this program is responsible for workers.
+
+        Cheap enough to be called often.
+        """
 
     @property
     def private(self) -> bool:
-        """Whether the worker runs in this program, which should then wait for it to finish its work."""
+        """Whether this program runs the worker. If so, let the worker finish its work before the program ends."""
 
 
 class Client(
     Leases, Machines, Interfaces, Jobs, Resources, Blueprints, Permissions, Credentials, Users, Offers, Costs,
     Instances, Fleet, Installation, Events, Agents,
 ):  # fmt: skip
-    """All operations. `name` is the caller's user name; `operator` says whether the caller is an operator."""
+    """A client with all operations. `name` is the caller's user name; `operator` is True for an operator."""
 
     name: str
     operator: bool
 
     @abstractmethod
     def attended(self) -> Attendance:
-        """Return a context manager that, if this program is responsible for workers, keeps them alive."""
+        """Return a context manager that keeps workers alive, if this program is responsible for them."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections. They are opened again when next used."""
+        """Close the connections. They are opened again when the client is next used."""

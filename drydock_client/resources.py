@@ -10,13 +10,13 @@ from drydock_client.values import ActInfo, HostKey, ResourceInfo
 
 
 class Resources(Operations):
-    """Resources. Only operators may change them; other users may read them."""
+    """Resources and their registration. Only operators may change resources; others may read those of their leases."""
 
     @operation("GET", "resources", "List resources", query="ResourceFilter", cursor="after")
     def resources(
         self, *, type: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False
     ) -> list[ResourceInfo]:
-        """List resources by id. Resources that no longer exist are included only if `gone` is true.
+        """List resources in the order of their ids. With `gone`, include resources that no longer exist.
 
         Owners see only resources on which they have a lease.
         """
@@ -40,21 +40,21 @@ class Resources(Operations):
         },
     )  # fmt: skip
     def change_resource(self, id: int, act: str, **given: Any) -> ResourceInfo:
-        """Drain, quarantine, retire, check or switch a resource, and return it."""
+        """Drain, quarantine, retire, check or switch a resource, and return the resource."""
 
     @operation("GET", "resources/{id}/acts", "List the acts on a resource")
     def acts(self, id: int) -> list[ActInfo]:
         """List the acts that the resource's kind declares, with the JSON Schema of their arguments.
 
-        Each says why it cannot be started now, how far it is while it runs, and how its last run ended.
+        Each act says why it cannot be started now, how far it is while it runs, and how its last run ended.
         """
 
     @operation("POST", "resources/{id}/acts/{name}", "Start an act", scope="lease", body="ActArguments")
     def start_act(self, id: int, name: str, *, arguments: Mapping[str, Any] | None = None) -> ActInfo:
-        """Start an act on a resource, and return it with its progress.
+        """Start an act on a resource, and return the act with its progress.
 
-        Allowed for operators and, if the kind declares it so, for the owner of a lease on the whole resource. 409 if
-        something is in the way; the message says what.
+        Allowed for operators and, if the kind's declaration permits it, for the owner of a lease on the whole resource.
+        409 if the act cannot be started now; the message says why.
         """
 
     @operation("POST", "resources/{id}/acts/{name}/cancel", "Cancel a running act", scope="lease")
@@ -66,7 +66,7 @@ class Resources(Operations):
         body="Registration", spread="registration", location="resources/{0.id}",
     )  # fmt: skip
     def register(self, blueprint: str, registration: Mapping[str, Any]) -> ResourceInfo:
-        """Register a resource. Its fields are described in `registration` of the blueprint's kind."""
+        """Register a resource. The blueprint's kind describes the fields of a registration in `registration`."""
 
     @operation(
         "POST", "blueprints/{blueprint}/host-keys", "Get the host keys that a host presents", scope="operate",
@@ -75,8 +75,8 @@ class Resources(Operations):
     def host_keys(self, blueprint: str, address: str, *, port: int = 22) -> list[HostKey]:
         """Return the public keys that a host presents now. Stores nothing.
 
-        Before you register the host, compare their fingerprints on its own console: an attacker between you and the
-        host could present other keys.
+        Before you register the host, compare the fingerprints with those shown on the host's own console: an attacker
+        between you and the host could present other keys.
         """
 
     @operation(
@@ -85,5 +85,5 @@ class Resources(Operations):
     def change_registration(self, id: int, changed: Mapping[str, Any]) -> ResourceInfo:
         """Correct a registration and check the resource again. Refused while leases hold the resource.
 
-        The fields are described in `registration` of the blueprint's kind; null removes a field.
+        The blueprint's kind describes the fields in `registration`. null removes a field.
         """

@@ -20,9 +20,9 @@ def place() -> Path:
 
 
 def token(server: str) -> str:
-    """Return the token for a server: DRYDOCK_TOKEN, or the stored one.
+    """Return the token for a server: DRYDOCK_TOKEN, or the stored token.
 
-    Raises NotAllowed if no token is stored, or if other users can read the file.
+    Raises NotAllowed if no token is stored, or if other users can read the file of tokens.
     """
     if given := os.environ.get("DRYDOCK_TOKEN", "").strip():
         return given
@@ -35,14 +35,14 @@ def token(server: str) -> str:
 
 
 def keep(server: str, secret: str) -> Path:
-    """Store the token for a server and return the path of the file."""
+    """Store the token for a server, and return the path of the file of tokens."""
     found = _read()
     found[checked(server)] = secret
     return _write(found)
 
 
 def forget(server: str) -> bool:
-    """Delete the stored token for a server. Return whether one was stored."""
+    """Delete the stored token for a server. Return whether a token was stored."""
     found = _read()
     gone = found.pop(checked(server), None)
     if gone is not None:

@@ -17,7 +17,7 @@ class Users(Operations):
 
     @operation("GET", "users/{user}", "Get a user", scope="operate")
     def user(self, user: str) -> UserInfo:
-        """Return a user, including their groups and whether they may sign in."""
+        """Return a user, with the user's groups and whether the user may sign in."""
 
     @operation(
         "POST", "users", "Add a user", scope="operate", status=201, body="NewUser", location="users/{0.user.name}"
@@ -25,11 +25,11 @@ class Users(Operations):
     def add_user(
         self, user: str, *, operator: bool = False, groups: Collection[str] = (), password: str | None = None
     ) -> PasswordInfo:
-        """Add a user with the given password, or with a generated one that is shown only once."""
+        """Add a user with the given password, or with a generated password that is shown only once."""
 
     @operation("POST", "users/{user}/password", "Set a user's password", scope="operate", body="NewPassword")
     def set_user_password(self, user: str, *, password: str | None = None) -> PasswordInfo:
-        """Set a user's password to the given one, or to a generated one that is shown only once."""
+        """Set a user's password to the given one, or to a generated password that is shown only once."""
 
     @operation(
         "POST", "users/{user}/{act}", "Enable or disable a user", scope="operate",
@@ -42,5 +42,5 @@ class Users(Operations):
     def change_user_groups(self, user: str, *, add: Collection[str] = (), remove: Collection[str] = ()) -> UserInfo:
         """Add a user to groups and remove the user from others.
 
-        Leases that wait for an authorization are retried.
+        Leases that wait for an authorization are tried again.
         """

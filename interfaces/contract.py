@@ -16,7 +16,7 @@ StillMine = Callable[[], None]
 
 
 class Watch:
-    """Checks whether a long operation may continue. Called between its parts."""
+    """Checks whether a long operation may continue. An operation calls this between its parts."""
 
     # The engine's check reads a row; a command polled ten times a second need not ask as often.
     ASK_EVERY = 1.0
@@ -54,7 +54,7 @@ class Interface:
 
     @classmethod
     def open(cls, transport: Transport, *, still_mine: StillMine, options: Mapping[str, Any]) -> Self:
-        """Create the interface over a transport. `options` are the constructor arguments that the kind supplies."""
+        """Create the interface over a transport. `options` are further constructor arguments, given by the kind."""
         return cls(transport, still_mine=still_mine, **options)
 
     def _watch(self, what: str, timeout: float | None = None, cancel: Cancel | None = None) -> Watch:

@@ -90,8 +90,8 @@ class CommandFailed(InterfaceError):
 class CommandTimedOut(DeadlineExceeded):
     """The command timed out and was terminated.
 
-    `stdout` and `stderr` have the output that was kept; `left` is the number of processes that could not be terminated,
-    or None if the host could not be reached.
+    `stdout` and `stderr` contain the output that was kept. `left` is the number of processes that could not be
+    terminated, or None if the host could not be reached.
     """
 
     code = "command_timed_out"
@@ -188,7 +188,7 @@ class NotRunning(InterfaceError, Conflict):
 
 
 def failed_connection(error: Exception, host: str, port: int) -> str:
-    """Return why a connection failed, followed by its address: `connection refused (192.0.2.7:22)`."""
+    """Return why a connection failed, followed by the address: `connection refused (192.0.2.7:22)`."""
     several: Mapping[tuple[Any, ...], Exception] = getattr(error, "errors", None) or {}
     if several:
         # Paramiko collects one error for each address of the host; its own text begins with "[Errno None]".

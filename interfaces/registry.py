@@ -55,9 +55,7 @@ class Registry:
         try:
             return interface.open(transport, still_mine=still_mine, options=options)
         except TypeError as error:
-            raise InvalidRequest(
-                f"The interface {interface.name!r} cannot be opened with these options: {error}."
-            ) from error
+            raise InvalidRequest(f"The interface {interface.name!r} was given invalid options: {error}.") from error
 
     def _look(self) -> None:
         if self._looked:
@@ -68,7 +66,7 @@ class Registry:
         for point in entry_points(group=self._group):
             loaded = point.load()
             if getattr(loaded, "name", "") != point.name:
-                raise InvalidRequest(f"The entry point {point.name!r} provides an interface with another name.")
+                raise InvalidRequest(f"The entry point {point.name!r} must provide an interface of the same name.")
             self.register(loaded)
 
 

@@ -1,4 +1,4 @@
-"""Transports: processes and files of a leased resource, local or remote.
+"""Transports: start processes and reach files on a leased resource, local or remote.
 
 A transport is created from an endpoint (see `interfaces.endpoints`) and is thread-safe.
 """
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class Launch:
     """A process to start.
 
-    `argv` is exact: no shell reads it. `env` is added to the clean environment of the endpoint. `cwd` is absolute or
-    relative to the home. `token` marks the process and its descendants, so that all of them can be found.
+    `argv` contains the exact arguments: no shell reads them. `env` is added to the clean environment of the endpoint.
+    `cwd` is absolute or relative to the home. `token` marks the process and its descendants, so that all of them can be
+    found.
     """
 
     argv: Sequence[str]
@@ -50,18 +51,18 @@ class Process(ABC):
 
     @abstractmethod
     def read(self, wait: float, *, writing: bool = False) -> tuple[bytes, bytes]:
-        """Return the output received within `wait` seconds as (stdout, stderr), both possibly empty.
+        """Return the output that arrives within `wait` seconds as (stdout, stderr). Both may be empty.
 
-        If `writing` is true, also returns as soon as input can be written. Raises ConnectionLost, NotStarted.
+        If `writing` is true, returns early when input can be written. Raises ConnectionLost, NotStarted.
         """
 
     @abstractmethod
     def write(self, part: bytes) -> int:
-        """Write input without blocking. Return the number of bytes written, possibly 0."""
+        """Write to the process's input without blocking. Return the number of bytes written, which may be 0."""
 
     @abstractmethod
     def close_input(self) -> None:
-        """Close the input."""
+        """Close the process's input."""
 
     @property
     @abstractmethod
@@ -75,14 +76,14 @@ class Process(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the process if it runs on this machine. Never contacts a host.
+        """Kill the process if it runs on this machine. Never contacts another host.
 
-        This works even if the tenant has suspended the process. Does nothing if it has ended.
+        This works even if the lease's user has suspended the process. Does nothing if the process has ended.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Release the resources of this handle. Does not end the process."""
+        """Release this object's connection and files. The process is not ended."""
 
 
 class Transport(ABC):
@@ -98,7 +99,7 @@ class Transport(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release the resources of this transport. It may be used again afterwards.
+        """Close the connections of this transport. It may be used again afterwards.
 
         Other transports to the same account are not affected.
         """

@@ -45,10 +45,10 @@ _CLEANING = 60.0
 
 
 class Allocator:
-    """A request for one lease: its type, requirements, owner, and any other field of `LeaseRequest`.
+    """A request for one lease: its resource type, requirements, owner, and any other field of `LeaseRequest`.
 
-    `workload` may also be only a command: a list of exact arguments, or one line for a shell. Raises
-    InvalidRequest, which names the invalid field. Nothing is written before `allocate` is called.
+    `workload` may also be only a command: a list of exact arguments, or one line for a shell. Raises InvalidRequest,
+    which names the invalid field. Nothing is written before `allocate` is called.
     """
 
     def __init__(self, type: str, *, requirements: Mapping[str, Any] | None = None, owner: Any, **fields: Any) -> None:
@@ -60,9 +60,9 @@ class Allocator:
     def allocate(self) -> Lease:
         """Request the lease.
 
-        The lease is active at once if there is room. Otherwise it waits, or a resource is built. Inside a
-        transaction of yours, only the row of the lease is written, and everything else happens after your
-        commit. Raises InvalidRequest, and Conflict if the idempotency key was used for another request.
+        The lease is active at once if there is room. Otherwise it waits, or a resource is built. If you have a
+        transaction open, only the row of the lease is written, and everything else happens after your commit. Raises
+        InvalidRequest, and Conflict if the idempotency key was used for a different request.
         """
         who = patient(caller, self.owner)
         return Lease(leases.request_patiently(who, self.request), who)
@@ -84,12 +84,12 @@ def allocate_many(
     asked: Sequence[Allocator], *, same: str = "", different: str = "", near: str = "",
     idempotency_key: str | None = None,
 ) -> list[Lease]:  # fmt: skip
-    """Request several leases for one owner that are granted all together or not at all. Return them in order.
+    """Request several leases for one owner, granted all together or not at all. Return them in the same order.
 
-    `same` (`resource`, `parent` or `host`) and `different` (`resource` or `parent`) say what the leases must share and
-    what they must not share. With `host`, all are on one host or on the devices in it. `near` implies `host`: with
-    `prefer`, the devices nearest one another that are free are chosen; with `require`, the leases wait for devices that
-    share a place narrower than the host. Raises InvalidRequest, and Conflict if the idempotency key was used for
+    All leases must have the same resource, parent or host (`same`), or different resources or parents (`different`).
+    With `host`, every lease is on one host or on a device in that host. `near` implies `host`: with `prefer`, the free
+    devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower than
+    the host. Raises InvalidRequest, and Conflict if the idempotency key was used for
     another request.
     """
     if not asked:
@@ -115,8 +115,8 @@ async def aallocate_many(
 class Lease:
     """A lease, as its owner uses it.
 
-    The attributes show the lease as it was at the last `refresh`. Waiting refreshes them too. As a context manager,
-    a lease waits on entry until it is active, and is released on exit, whatever happens in between.
+    The attributes show the lease as it was at the last `refresh`. Waiting for the lease also refreshes them. As a
+    context manager, a lease waits on entry until it is active, and is released on exit, whatever happens in between.
     """
 
     def __init__(self, id: int, who: Caller) -> None:
@@ -127,7 +127,7 @@ class Lease:
 
     @classmethod
     def get(cls, id: int | str, *, owner: Any) -> Self:
-        """Return a lease by its id or name. Raises NotFound if it does not exist or belongs to another owner."""
+        """Return a lease by its id or name. Raises NotFound if there is none, or if another owner has it."""
         who = caller(owner)
         found = cls(leases.named(who, id) if isinstance(id, str) else id, who)
         found.refresh()
@@ -150,23 +150,23 @@ class Lease:
 
     @property
     def message(self) -> str:
-        """The reason for the lease's state, in one sentence."""
+        """The reason for the lease's state, as text for people."""
         return self.info.message
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdicts on all blueprints from the last decision about the lease."""
+        """The verdicts on all candidates from the last decision about the lease."""
         return self.info.verdicts
 
     def refresh(self) -> LeaseInfo:
-        """Read the lease again."""
+        """Read the lease again, and update the attributes."""
         self._info = patient(leases.get, self._who, self.id)
         return self._info
 
     def wait_until_active(self, timeout: Seconds = None) -> Self:
         """Wait until the lease can be used.
 
-        Raises TimedOut (the lease keeps waiting), LeaseFailed if the lease has broken or ended, and
+        Raises TimedOut (the lease itself continues to wait), LeaseFailed if the lease has broken or ended, and
         InsideTransaction at once if you have a transaction open.
         """
         refuse_inside_transaction("wait_until_active")
@@ -181,7 +181,7 @@ class Lease:
             clock.sleep(self._next(pause))
 
     async def await_until_active(self, timeout: Seconds = None) -> Self:
-        """Wait until the lease can be used, without blocking other tasks; see `wait_until_active`."""
+        """Wait until the lease can be used, without blocking other async tasks. See `wait_until_active`."""
         await sync_to_async(refuse_inside_transaction)("await_until_active")
         async with self._attending() as attended:
             await self._async_await(self._arrived, attended, timeout)
@@ -205,8 +205,8 @@ class Lease:
     def wait_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
         """Wait until the lease has ended. Return how it ended, with the exit code of its workload and its cost.
 
-        A lease ends by itself (its workload ended, it expired, it was lost) or because it is released. Raises
-        TimedOut, and InsideTransaction at once if you have a transaction open.
+        A lease ends when its workload ends, it expires, it is lost, or it is released. Raises TimedOut, and
+        InsideTransaction at once if you have a transaction open.
         """
         refuse_inside_transaction("wait_until_ended")
         with worker_beside(self.id) as attended:
@@ -214,7 +214,7 @@ class Lease:
         return self._end()
 
     async def await_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
-        """Wait until the lease has ended, without blocking other tasks; see `wait_until_ended`."""
+        """Wait until the lease has ended, without blocking other async tasks. See `wait_until_ended`."""
         await sync_to_async(refuse_inside_transaction)("await_until_ended")
         async with self._attending() as attended:
             await self._async_await(self._over, attended, timeout)
@@ -256,20 +256,20 @@ class Lease:
         return interfaces.interface(self._who, self.id, name)
 
     def extend(self, ttl: str | float | None = None, *, until: Any = None) -> None:
-        """Extend the lease to `ttl` from now, or to `until`. Raises Conflict with the reason if that is impossible."""
+        """Extend the lease to `ttl` from now, or to `until`. If this is impossible, raises Conflict with the reason."""
         patient(lifetimes.extend, self._who, self.id, ttl=ttl, until=until)
         self.refresh()
 
     def heartbeat(self) -> None:
-        """Send a heartbeat. Raises Conflict if the lease expects no heartbeats, or if this one is too late."""
+        """Send a heartbeat. Raises Conflict if the lease has ended or has no heartbeat limit."""
         patient(leases.heartbeat, self._who, self.id)
 
     def hold(self, ttl: str | float | None = None, *, reason: str = "") -> None:
-        """Keep the resource unchanged after the end of the lease, for debugging."""
+        """Keep the resource of the lease unchanged after the lease ends, for debugging."""
         leases.hold(self._who, self.id, ttl=ttl, reason=reason)
 
     def release(self, message: str = "") -> None:
-        """Release the lease. Inside a transaction of yours, the release happens after your commit."""
+        """Release the lease. If you have a transaction open, the lease is released after your commit."""
         patient(leases.release, self._who, self.id, message=message)
         self._info = None
 
@@ -357,7 +357,7 @@ class _Pause:
         self._pause = _QUICKEST
 
     def next(self) -> float | None:
-        """Return the number of seconds until the next check, or None if the time limit has passed."""
+        """Return the seconds to pause before the next check, or None if the time limit has passed."""
         left = _SLOWEST if self._until is None else self._until - clock.monotonic()
         if left <= 0:
             return None

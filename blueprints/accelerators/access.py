@@ -43,9 +43,9 @@ def find_account(spec: Spec, memo: Json) -> Answer:
         return Ready(facts={"isolation": _NONE})
     return _refused(
         "no_isolation",
-        f"Leases share an account on {host.resource.name}, or can become root there, so the nodes of {known['id']} "
-        "cannot be kept from other leases. Use a host whose leases have accounts of their own, or set isolation to "
-        "none in the blueprint.",
+        f"Leases share an account on {host.resource.name}, or can become root there, so the device nodes of "
+        f"{known['id']} cannot be kept from other leases. Use a host whose leases have accounts of their own, or set "
+        "isolation to none in the blueprint.",
     )
 
 

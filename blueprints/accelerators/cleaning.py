@@ -56,11 +56,11 @@ def wait_until_idle(spec: Spec, memo: Json) -> Answer:
     if left and looks < _PATIENCE:
         return Wait(after=2.0, memo={"looks": looks + 1, "reset": was_reset}, sentence=f"{spec.resource.name}: {left}")
     if not whole:
-        return _failed("not_idle", f"{left} Its GPU would have to be reset, which ends the other slices.")
+        return _failed("not_idle", f"{left} The GPU would have to be reset, which would end its other slices.")
     if was_reset or spec.config.reset == "never":
-        return _failed("not_idle", f"{left} It has {'been' if was_reset else 'not been'} reset.")
+        return _failed("not_idle", f"{left} The device has {'been' if was_reset else 'not been'} reset.")
     if said := gpu.reset():
-        return _failed("not_reset", f"{left} It cannot be reset: {said}".strip())
+        return _failed("not_reset", f"{left} The device cannot be reset: {said}".strip())
     return Wait(after=1.0, memo={"looks": 0, "reset": True}, sentence=f"{spec.resource.name} was reset.")
 
 

@@ -15,7 +15,7 @@ def have_host(spec: Spec, memo: Json) -> Answer:
         return Ready()
     host = spec.resource.host()
     if host is None:
-        return Failed(scope=Scope.OFFER, code="no_host", message=f"{spec.resource.name} is in no host any more.")
+        return Failed(scope=Scope.OFFER, code="no_host", message=f"{spec.resource.name} is no longer part of a host.")
     member = next((one for one in lease.members() if one.resource.id == host.id), None)
     if member is None:
         return Need(leases=(NeededLease(name=HOST, type=HOST, on_resources=(host.id,)),))

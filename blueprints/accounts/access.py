@@ -72,7 +72,7 @@ def control(resource: ResourceView) -> SshEndpoint:
     facts, config = resource.facts, resource.blueprint.config
     missing = ", ".join(name for name in _PLACE if not facts.get(name))
     if missing and resource.origin == "registered":
-        raise NeedsOperator(f"The host was registered without {missing}.", hint="Register the host again.")
+        raise NeedsOperator(f"The registration of the host lacks: {missing}.", hint="Register the host again.")
     if missing:
         raise Unreachable(f"The host has no {missing}.")
     return SshEndpoint(

@@ -18,7 +18,7 @@ def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
     try:
         return tuple(PublicKey.parse(line).line for line in lines)
     except InvalidRequest as error:
-        raise ValueError(f"{error.message} A pinned key is a whole line such as ssh-ed25519 AAAA...") from None
+        raise ValueError(f"{error.message} Give a pinned key as a whole line such as ssh-ed25519 AAAA...") from None
 
 
 def _lines(given: Any) -> Any:

@@ -203,7 +203,7 @@ class Azure(
                 continue
             untagged = api.lost_tags(there) and str(there["id"]).lower() in ids
             if untagged:
-                report(f"{there['name']}: the tags were removed, but Drydock knows the id.")
+                report(f"{there['name']} is deleted by its id, because somebody removed its tags.")
             # Azure makes the disk itself and gives it no tags until we do.
             made = part == "disk" and api.lost_tags(there) and not foreign
             if untagged or made or api.has_owner(there, tags):
@@ -241,7 +241,7 @@ class Azure(
         """
         disk = self._parts.get("disk", instance.key)
         if disk is None:
-            raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk that Drydock created.")
+            raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk that Drydock may resize.")
         size = int(disk["properties"].get("diskSizeGB") or 0)
         if disk_gib < size:
             raise CloudError(Meaning.INVALID, f"The disk has {size} GiB and cannot shrink to {disk_gib}.")

@@ -85,7 +85,7 @@ def security_profile(order: Order, features: str | None, *, trusted_launch: bool
         if features is not None and "confidential" not in said:
             raise CloudError(
                 Meaning.NOT_OFFERED,
-                f"The image {order.image} does not support confidential machines. Choose one whose sku does, "
+                f"The image {order.image} does not support confidential machines. Choose an image whose sku does, "
                 "such as Canonical:ubuntu-24_04-lts:cvm.",
             )
         return _security("ConfidentialVM")

@@ -106,7 +106,7 @@ class Network:
     def _rules(self, key: str) -> dict[str, Mapping[str, Any]]:
         nsg = self._parts.get("nsg", key)
         if nsg is None:
-            raise CloudError(Meaning.NOT_FOUND, f"{key} has no firewall that Drydock created.")
+            raise CloudError(Meaning.NOT_FOUND, f"{key} has no firewall that Drydock may change.")
         return {one["name"]: one["properties"] for one in nsg["properties"].get("securityRules") or ()}
 
     def _put_rule(self, key: str, rule: Rule, priority: int) -> None:
@@ -293,7 +293,7 @@ def problems(connection: Connection, order: Order) -> list[Problem]:
         return [_problem(f"{said} {_instead(connection, order)}")]
     subscription, group, network, subnet = parts.groups()
     if subscription.lower() != connection.subscription.lower():
-        raise CloudError(Meaning.INVALID, f"The subnet is in another subscription, {subscription}.")
+        raise CloudError(Meaning.INVALID, f"The subnet is in subscription {subscription} instead of the credential's.")
     there = _read(connection, group, network)
     if there is None:
         said = f"The resource group {group} has no network {network}."
@@ -322,9 +322,7 @@ def _of_ours(there: Json | None, location: str) -> list[Problem]:
         return []
     said = f"The network drydock-{location} has no subnet {SUBNET}, so Drydock did not create it."
     return [
-        _problem(
-            f"{said} Set network to a subnet, add that subnet, or delete the network: {_listed(_subnets([there]))}."
-        )
+        _problem(f"{said} Add that subnet, delete the network, or set network to one of: {_listed(_subnets([there]))}.")
     ]
 
 

@@ -195,11 +195,12 @@ def _quotas(client: Quotas, config: CloudConfig, region: str, fitting: Sequence[
         full = {q.name: q for q in tight if q is not None}.values()
         said = "; ".join(f"{q.name} has {q.used:g} of {q.limit:g} {q.unit} in use" for q in full)
         message = (
-            f"{region}: the account's quotas do not allow a single machine; the smallest type is {fitting[0].type}"
+            f"{region}: the provider quotas do not allow a single machine; the smallest instance type is "
+            f"{fitting[0].type}"
         )
-        return [_warning(f"{message}. {said}. Request a higher quota, or allow other types or regions.")]
+        return [_warning(f"{message}. {said}. Request a higher quota, or allow other instance types or regions.")]
     return [
-        _warning(f"{region}: the quota {q.name} is used up, {q.used:g} of {q.limit:g} {q.unit}.") for q in known
+        _warning(f"{region}: provider quota {q.name} is used up, {q.used:g} of {q.limit:g} {q.unit}.") for q in known
         if q.limit and q.used >= q.limit and (not fitting or any(q.takes(one, addresses=addresses) for one in fitting))
     ]  # fmt: skip
 

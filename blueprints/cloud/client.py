@@ -1,8 +1,8 @@
 """The provider contract: the classes that the client for one account at a cloud implements.
 
-The capabilities of a client follow from these classes (`capabilities`) and are never declared a second time. Every
-method is one short call (or one call per page), has a deadline, raises only `faults.CloudError`, and keeps to the
-provider's rate limits. No method waits for a result: the engine calls it again.
+The capabilities of a client follow from the classes that it implements (`capabilities`), and are not declared in any
+other way. Every method is one short call (or one call per page), has a deadline, raises only `faults.CloudError`, and
+keeps to the provider's rate limits. No method waits for a result: the engine calls the method again.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from blueprints.specs import Problem
 
 
 def ignore(what: str) -> None:
-    """Ignore a sentence that a sweep reports."""
+    """Do nothing. The default for the `report` of `Client.sweep`."""
 
 
 class Api(StrEnum):
-    """The scope of an inventory call: one location, or all locations at once."""
+    """What one call for instance types covers: one location, or all locations at once."""
 
     GLOBAL = "global"
     """A call lists all locations at once."""
@@ -42,10 +42,10 @@ class Api(StrEnum):
 
 
 class Client(ABC):
-    """Base of every cloud's client: create, find, list and terminate instances, and read the inventory.
+    """Base of every cloud's client: create, find, list and terminate instances, and read what the cloud offers.
 
-    `prepare` and `create` make the objects that an instance needs (disk, network card, address, firewall) under names
-    derived from the order's key and with its tags; `terminate` and `sweep` delete them.
+    `prepare` and `create` make the objects that an instance needs (disk, network card, address, firewall). Their names
+    are derived from the order's key, and they get the order's tags; `terminate` and `sweep` delete them.
     """
 
     provider: ClassVar[str]
@@ -57,17 +57,17 @@ class Client(ABC):
     """Seconds between two listings of the instances."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Close the connections. The client is not used afterwards."""
+        """Close the connections. The client cannot be used afterwards."""
 
     @abstractmethod
     def identity(self) -> str:
-        """Return the identity of the caller (account, project, subscription).
+        """Return the account (project, subscription) to which the credential belongs.
 
-        This is the cheapest call that proves the credential.
+        This is the cheapest call that proves that the credential is valid.
         """
 
     def account(self) -> str:
-        """Return the account in the same form as `identity`, without a call if the config names it."""
+        """Return the account in the same form as `identity`, but make no call if the config names the account."""
         return self.identity()
 
     @abstractmethod
@@ -76,21 +76,21 @@ class Client(ABC):
 
     @abstractmethod
     def types(self, location: str) -> Sequence[InstanceType]:
-        """Return a location's instance types with known prices.
+        """Return the instance types of a location whose prices are known.
 
-        For "", return those of all locations if `api` is global.
+        If `api` is global, `location` may be "" for all locations.
         """
 
     @abstractmethod
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
         """Return every instance in a location that has these tags.
 
-        May omit terminated instances. Makes one call per page.
+        May omit instances that are terminated. Makes one call per page.
         """
 
     @abstractmethod
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
-        """Create the objects that the instance needs (firewall, network card, address). Idempotent.
+        """Create the objects that the instance needs (firewall, network card, address). Repeating the call is safe.
 
         Returns the ids of the objects by name. If it returns an Underway, call it again.
         """
@@ -100,14 +100,14 @@ class Client(ABC):
         """Request the instance once, under the order's token. If this returns an Underway, continue with `created`."""
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
-        """Return the result of a create that returned an Underway. By default, looks for the instance."""
+        """Return the result of a `create` that returned an Underway. By default, looks for the instance."""
         return self.find(order) or Underway(handle=handle)
 
     @abstractmethod
     def find(self, order: Order) -> Instance | None:
-        """Return the instance of this order, found by its token or name, or None if there is none.
+        """Return the instance of this order, found by the order's token or name, or None if there is none.
 
-        Right after a create, None proves nothing, because reads may lag behind (`find_after`).
+        Right after `create`, None proves nothing, because the provider may list new instances late (`find_after`).
         """
 
     find_after: ClassVar[float] = 30.0
@@ -122,14 +122,14 @@ class Client(ABC):
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
         """Read one instance. Return None only if the provider itself says that the instance does not exist.
 
-        Raises UNAVAILABLE if the answer is about another object. If the id is unknown because the create was never
+        Raises UNAVAILABLE if the answer is about another object. If the id is unknown because `create` was never
         answered, the instance is read by its key.
         """
 
     def ended(self, instance: Instance) -> Instance:
         """Return the information that the provider still has about an instance that no longer exists.
 
-        Its state is TERMINATED, with the reason and whether the provider reclaimed it.
+        The state of the returned instance is TERMINATED, with the reason and whether the provider reclaimed it.
         """
         reason = f"{self.provider} reports that {instance.id or instance.key} does not exist."
         return replace(instance, state=Lifecycle.TERMINATED, reason=reason)
@@ -150,27 +150,27 @@ class Client(ABC):
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
         report: Callable[[str], object] = ignore,
     ) -> Sequence[str]:  # fmt: skip
-        """Delete the objects under a key other than the instance, in the right order, as far as possible now.
+        """Delete the objects of an order other than its instance, in the right order, as far as possible now.
 
         Also deletes further instances of lost attempts. Returns the names of the objects that still exist. An empty
         result, read after the deletion, means that nothing is left.
 
         Objects are found by the tags of their owner (`values.OWNER`). `known` contains the ids of the created objects,
         from `prepare` and from the instance. With these ids, the sweep finds objects whose tags were removed, and calls
-        `report` with a sentence about them.
+        `report` with a sentence about each such object.
         """
 
     @abstractmethod
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
-        """Return the newest image that the config selects. Raises CloudError NOT_FOUND, naming the search terms."""
+        """Return the newest image that the config selects. Raises CloudError NOT_FOUND with the search terms."""
 
 
 class IdempotentCreate:
-    """Capability: repeating a create with the same token does not create a second instance."""
+    """Capability: repeating `create` with the same token does not create a second instance."""
 
 
 class UserData:
-    """Capability: the order's user data are passed to the guest."""
+    """Capability: the order's user data are passed to the instance."""
 
 
 class Spot:
@@ -182,7 +182,7 @@ class ConfidentialGuests:
 
 
 class Expires:
-    """Capability: the provider itself enforces `ends_after`."""
+    """Capability: the provider itself ends an instance at the order's `ends_after`."""
 
 
 class StopsStarts(ABC):
@@ -212,16 +212,16 @@ class ResizesVolume(ABC):
     def resize_volume(self, instance: Instance, disk_gib: int) -> Underway | None:
         """Request a larger disk, unless the disk is already large enough.
 
-        If this returns an Underway, call it again.
+        If this returns an Underway, call this method again.
         """
 
 
 class ChangesType(ABC):
-    """Capability: a stopped instance can change to another type."""
+    """Capability: a stopped instance can change to another instance type."""
 
     @abstractmethod
     def change_type(self, instance: Instance, type_name: str) -> None:
-        """Request a change of type. An instance that already has the type is not an error."""
+        """Request a change of instance type. An instance that already has that type is not an error."""
 
 
 class Tags(ABC):
@@ -229,7 +229,7 @@ class Tags(ABC):
 
     @abstractmethod
     def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
-        """Set these tags. Other tags stay."""
+        """Set these tags on an object. Other tags are not changed."""
 
 
 class Firewall(ABC):
@@ -237,41 +237,41 @@ class Firewall(ABC):
 
     @abstractmethod
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Open ports that are not open. Raises CloudError CONFLICT while the provider is still changing them."""
+        """Open these ports, if they are closed. Raises CloudError CONFLICT while they are still being changed."""
 
     @abstractmethod
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Close ports that are open. Raises CloudError CONFLICT while a port is still being opened."""
+        """Close these ports, if they are open. Raises CloudError CONFLICT while one is still being opened."""
 
 
 class Console(ABC):
-    """Capability: the guest's console can be read."""
+    """Capability: the console output of an instance can be read."""
 
     @abstractmethod
     def console(self, instance: Instance) -> str:
-        """Return the last part of the console output, at most 64 KiB, or an empty string if there is none yet."""
+        """Return the last part of the console output, at most 64 KiB, or an empty string if there is no output yet."""
 
 
 class TellsHostKeys(ABC):
-    """Capability: host keys that the guest generated can be read through the provider."""
+    """Capability: the host keys that an instance generated at its first boot can be read through the provider."""
 
     key_source: ClassVar[str]
     """The config's name for this source of keys: `guest_attributes` or `run_command`."""
 
     @abstractmethod
     def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str] | Underway:
-        """Return the guest's public host keys, one per line, or an empty string if they are not published yet.
+        """Return the instance's public host keys, one per line, or an empty string if they are not published yet.
 
-        If this returns an Underway, call it again with its handle.
+        If this returns an Underway, call this method again with the Underway's handle.
         """
 
 
 class Quotas(ABC):
-    """Capability: the account's limits and their total usage can be read."""
+    """Capability: the account's provider quotas and their total usage can be read."""
 
     @abstractmethod
     def quotas(self, location: str) -> Sequence[Quota]:
-        """Return the quotas of one location, or those of all locations for ""."""
+        """Return the provider quotas of one location, or those of all locations for ""."""
 
 
 class MachineImage(ABC):
@@ -283,7 +283,7 @@ class MachineImage(ABC):
 
 
 class ListsRemains(ABC):
-    """Capability: objects other than instances can be listed by tags, even if their instance is gone."""
+    """Capability: objects other than instances can be listed by tags, even if their instance no longer exists."""
 
     @abstractmethod
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
@@ -310,13 +310,13 @@ class Permission:
 
 
 class Permissions(ABC):
-    """Capability: the account's permissions can be checked without using them."""
+    """Capability: which permissions the account has can be checked without using them."""
 
     @abstractmethod
     def permissions(self, order: Order) -> Sequence[Permission]:
         """Return the permissions that are needed to create such an order and to delete its objects.
 
-        Creates, changes and spends nothing. Makes several calls.
+        Creates and changes nothing and costs nothing. Makes several calls.
         """
 
 
@@ -325,10 +325,10 @@ class Networks(ABC):
 
     @abstractmethod
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """Return why machines of this order could not be created in its network, naming available alternatives.
+        """Return why machines of this order could not be created in its network, with alternatives that are available.
 
-        The network is the one that the order names, or its default. `zones` are the allowed zones; empty means all. The
-        result is empty if there is no problem. Makes a few calls, which create nothing.
+        The network is the one that the order names, or the default network. `zones` are the allowed zones; empty means
+        all. The result is empty if there is no problem. Makes a few calls, which create nothing.
         """
 
 
@@ -365,5 +365,5 @@ CAPABILITIES = (
 
 
 def capabilities(client: type[Client]) -> frozenset[str]:
-    """Return the capabilities of a cloud, derived from the classes of its client."""
+    """Return the capabilities of a cloud, which follow from the classes that its client implements."""
     return frozenset(one.name for one in CAPABILITIES if issubclass(client, one.base))

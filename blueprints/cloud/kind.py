@@ -129,7 +129,7 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         """
         client, there = self.client(account.secrets), instance(resource)
         if not there.id:
-            raise CloudError(Meaning.UNAVAILABLE, f"The id of {there.key} is not known.")
+            raise CloudError(Meaning.UNAVAILABLE, f"{there.key} cannot be read, because its id is not known.")
         found = client.instance(there.location, there.zone, there.key, there.id)
         if found is None:
             same_account(client, resource)

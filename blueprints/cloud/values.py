@@ -19,13 +19,13 @@ _OURS = "drydock-"
 
 
 def same_owner(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Return whether an object has the tags among `wanted` that name its owner."""
+    """Return whether an object has those of the `wanted` tags that identify an owner."""
     owner = {name: value for name, value in wanted.items() if name in OWNER} or wanted
     return all(found.get(name) == value for name, value in owner.items())
 
 
 def lost_tags(found: Mapping[str, str]) -> bool:
-    """Return whether an object has no Drydock tags at all. If it is known to be ours, somebody removed them."""
+    """Return whether an object has no Drydock tags. If it is known to be ours, somebody removed the tags."""
     return not any(name.lower().startswith(_OURS) for name in found)
 
 
@@ -53,7 +53,7 @@ class Market(StrEnum):
 
 
 class Confidential(StrEnum):
-    """Technologies that protect a guest's memory from its host."""
+    """Technologies that protect the memory of a virtual machine from its host."""
 
     SEV = "sev"
     SEV_SNP = "sev_snp"
@@ -102,7 +102,7 @@ class Price:
 class InstanceType:
     """An instance type in one location.
 
-    `name` is the provider's name for it; see `id` for a name that is unique over all locations.
+    `name` is the provider's name; `id` is a name that is unique over all locations.
     """
 
     name: str
@@ -129,13 +129,13 @@ class InstanceType:
 
     @property
     def id(self) -> str:
-        """The id, which is stable and unique over all locations of a provider."""
+        """The id of the instance type, stable and unique over all locations of a provider."""
         return f"{self.location}/{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """A limit on an account and its total usage, including use outside Drydock."""
+    """A provider quota, with the account's total usage, including use outside Drydock."""
 
     name: str
     location: str
@@ -163,9 +163,9 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """One attempt to create an instance, with everything that identifies it.
+    """One attempt to create an instance, with everything that identifies the attempt.
 
-    Another zone, type, market or image is another attempt, with another `token`.
+    Another zone, instance type, market or image is another attempt, with another `token`.
     """
 
     key: str
@@ -254,7 +254,7 @@ class Remnant:
 
 @dataclass(frozen=True, kw_only=True)
 class Underway:
-    """An operation that the provider is working on. Poll it with `handle` after `after` seconds."""
+    """An operation that the provider is still carrying out. Poll with `handle` after `after` seconds."""
 
     handle: Mapping[str, str]
     after: float = 2.0

@@ -352,7 +352,7 @@ def sweep(
         named = [one for one in known if sort.prefix and one.startswith(sort.prefix) and one not in found]
         untagged = _known(calls, region, sort, named)
         for one in untagged:
-            report(f"{sort.name} {one}: the tags were removed, but Drydock knows the id.")
+            report(f"{sort.name} {one} is deleted by its id, because somebody removed its tags.")
         for one in (*found, *untagged):
             _delete(calls, region, sort, one)
         if found or untagged:

@@ -42,8 +42,8 @@ class Config(CloudConfig):
     image: Image = Field(default=Image(), description="Image that the machines boot.")
     cpu_credits: Literal["standard", "unlimited"] = Field(
         default="standard",
-        description="CPU credits of the types T3, T3a and T4g. unlimited: machines may burst beyond their credits, "
-        "and every vCPU hour of that is billed in addition to the price.",
+        description="CPU credits of the instance types T3, T3a and T4g. unlimited: machines may burst beyond their "
+        "credits, and every vCPU hour beyond them is billed in addition to the price.",
     )
 
     def options(self) -> dict[str, str]:

@@ -155,7 +155,7 @@ def own_group(instance: Answer, key: str) -> str:
     for one in instance.get("SecurityGroups") or ():
         if one["GroupName"] == key:
             return str(one["GroupId"])
-    raise CloudError(Meaning.NOT_FOUND, f"{instance['InstanceId']} has no security group {key}.")
+    raise CloudError(Meaning.NOT_FOUND, f"{instance['InstanceId']} has lost its security group {key}.")
 
 
 def _permission(rule: Rule) -> Answer:
@@ -214,7 +214,7 @@ def _of_named(order: Order, zones: Sequence[str], there: Sequence[Answer]) -> It
     zone = found["AvailabilityZone"]
     if zones and zone not in zones:
         said = f"The subnet {order.network} is in {zone}, but the blueprint allows only {', '.join(zones)}."
-        yield _problem(f"{said} Allow {zone} in zones, or choose one of: {_listed(there, zones)}.")
+        yield _problem(f"{said} Add {zone} to zones, or set network to one of: {_listed(there, zones)}.")
     yield from _full(found)
 
 
@@ -228,7 +228,7 @@ def _of_default(
         where = f" in {', '.join(without)}" if usual else ""
         said = f"The default VPC of {order.location} has no default subnet{where}."
         yield _problem(
-            f"{said} Create one (aws ec2 create-default-subnet), or set network to one of: {_listed(there)}."
+            f"{said} Create a subnet (aws ec2 create-default-subnet), or set network to one of: {_listed(there)}."
         )
     for one in usual:
         if not zones or one["AvailabilityZone"] in zones:
@@ -241,7 +241,7 @@ def _full(subnet: Answer) -> Iterator[Problem]:
             f"The subnet {subnet['SubnetId']} in {subnet['AvailabilityZone']} has no free address, so no "
             "machine can be created in it."
         )
-        yield _problem(f"{said} Free addresses, or choose another subnet.", fatal=False)
+        yield _problem(f"{said} Free some addresses, or set network to another subnet.", fatal=False)
 
 
 def _listed(there: Sequence[Answer], zones: Sequence[str] = ()) -> str:

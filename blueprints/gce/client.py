@@ -174,7 +174,7 @@ class Gce(
             _as_far_as_it_goes(self._instances.delete_disk, where, key)
         untagged = self._rules.untagged([name for name in known if name == key])
         for rule in untagged:
-            report(f"firewall rule {rule}: the description with its tags was changed, but Drydock knows the name.")
+            report(f"firewall rule {rule} is deleted by its name, because its description with the tags was changed.")
         for rule in (*self._rules.of(key, tags), *untagged):
             _as_far_as_it_goes(self._rules.close, rule)
         disks = [f"disk {key} in {where}" for where in self._left_disks(zone, key, tags)]

@@ -213,7 +213,7 @@ def problems(calls: Calls, order: Order) -> list[Problem]:
     if region != order.location:
         where = f"is in {region}" if region else "does not name a region (regions/REGION/subnetworks/NAME)"
         said = f"The subnet {order.network} {where}, so machines in {order.location} cannot use it."
-        return [_problem(f"{said} Allow only its region in regions, or choose a network that covers all regions.")]
+        return [_problem(f"{said} Set regions to the subnet's region, or choose a network that covers all regions.")]
     request = compute_v1.GetSubnetworkRequest(project=parts[1], region=region, subnetwork=parts[-1])
     if found(lambda: calls.read(calls.of(compute_v1.SubnetworksClient).get, request)) is not None:
         return []

@@ -80,7 +80,10 @@ def join(
     made = o.client().create_join_code(blueprint, host=host, ttl=ttl)
     if as_json:
         return output.emit(made)
-    output.say(f"Valid once, until {output.text(made.expires_at)}, for {made.place or 'any host'} of {made.blueprint}:")
+    output.say(
+        f"This code is valid once, until {output.text(made.expires_at)}, for {made.place or 'any host'} of "
+        f"{made.blueprint}:"
+    )
     return output.line(made.code)
 
 

@@ -201,7 +201,8 @@ def _tell_installation(info: InstallationInfo, as_json: bool) -> None:
     output.line(f"Installation {info.uuid}, epoch {info.epoch}: {'SUSPENDED' if info.problem else 'active'}.")
     if info.problem:
         output.line(
-            f"{info.problem.rstrip('.')}. Nothing outside the database is changed until `drydock confirm-installation`."
+            f"{info.problem.rstrip('.')}. Nothing outside the database is changed until you run "
+            "`drydock confirm-installation`."
         )
     for held in info.held:
         output.line(f"  would {held.what} {held.name}" + (f": {held.message}" if held.message else ""))

@@ -92,7 +92,7 @@ def _decide(what: str, user: str, group: str, message: str, *, allowed: bool) ->
         return client.decide_authorization(what, allow=allowed, user=user, group=group, message=message)
     if not what.isascii() or not what.isdigit():
         raise InvalidRequest(
-            f"Specify the user or group whose authorization for {what!r} to decide.", field="user",
+            f"Name the user or group that may or may not use blueprint {what!r}.", field="user",
             hint="Give the number of an authorization, or --user or --group with the blueprint.",
         )  # fmt: skip
     return client.settle_authorization(int(what), allow=allowed, message=message)

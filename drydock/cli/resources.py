@@ -344,13 +344,13 @@ def _until_ended(look: Callable[[], ActInfo], resource: str, alive: Callable[[],
     while (info := look()).outcome in ("asked", "cancelling"):
         said = _last(info) if alive() else "no worker is running"
         if info.progress is None:
-            raise DrydockError(f"{info.name} of resource {resource} was ended together with the resource.")
+            raise DrydockError(f"The act {info.name} ended because its resource {resource} was removed.")
         if said and said != told:
             told = said
             output.say(f"{info.name}: {said}")
         if clock.monotonic() > until:
             hint = "`drydock resources acts` shows its progress."
-            raise TimedOut(f"{info.name} of resource {resource} has not ended yet.", hint=hint)
+            raise TimedOut(f"The act {info.name} on resource {resource} has not ended yet.", hint=hint)
         clock.sleep(PAUSE)
     if info.outcome != "done":
         raise DrydockError(f"{info.name} {info.outcome}: {info.message}")

@@ -333,7 +333,7 @@ class _Tenants:
         self._client.release(lease)
         if not waiting.until_over(self._client, [lease], self._attended, limit=self._limit, quiet=False):
             raise TimedOut(
-                f"The end of lease {lease} takes longer than expected.",
+                f"Lease {lease} takes longer than expected to end.",
                 hint=f"`drydock show {lease}` shows the reason.",
             )
 
@@ -349,6 +349,6 @@ def _show_host_report(report: HostReport, as_json: bool) -> None:
     if report.unanswered:
         output.say(f"The search is not complete: {report.unanswered}")
     if report.survived:
-        output.say(f"SURVIVED: {', '.join(report.survived)}. Its processes end after five minutes; everything else "
+        output.say(f"SURVIVED: {', '.join(report.survived)}. Remaining processes end after five minutes; all else "
             f"has {report.token} in its name.")  # fmt: skip
     return None

@@ -30,7 +30,7 @@ def duration(text: str | float | dt.timedelta, *, field: str = "") -> dt.timedel
     """
     span = text if isinstance(text, dt.timedelta) else dt.timedelta(seconds=_seconds(text, field))
     if not dt.timedelta(0) < span <= _LONGEST:
-        raise InvalidRequest(f"{text!r} must be more than 0 and at most 3650d.", field=field)
+        raise InvalidRequest(f"The duration {text!r} must be more than 0 and at most 3650d.", field=field)
     return span
 
 

@@ -15,10 +15,10 @@ INSECURE, CA = "DRYDOCK_INSECURE", "DRYDOCK_CA"
 
 
 def checked(url: str) -> str:
-    """Return a server's address without a trailing slash.
+    """Return the address of a server, without a trailing slash.
 
-    Raises InvalidRequest if `url` is not a server's address, and NotAllowed if the token would be sent over a network
-    unencrypted.
+    Raises InvalidRequest if `url` is not the address of a server, and NotAllowed if the token would be sent unencrypted
+    over a network.
     """
     parts = urlsplit(url if "//" in url else f"https://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -29,14 +29,14 @@ def checked(url: str) -> str:
         )
     if parts.scheme == "http" and not loopback(parts.hostname) and os.environ.get(INSECURE) != "1":
         raise NotAllowed(
-            f"The token was not sent to {parts.hostname}, as anyone on the network could read it over plain HTTP.",
+            f"The token was not sent to {parts.hostname}, because anyone on the network could read it over plain HTTP.",
             hint=f"Use https://. If you trust the network: drydock --insecure, or {INSECURE}=1.",
         )
     return parts.geturl().rstrip("/")
 
 
 def trusted(ca: str | None) -> str | None:
-    """Return the file of trusted certificates, or None for the system's.
+    """Return the file of trusted certificates, or None to trust the system's certificates.
 
     Raises InvalidRequest if the file cannot be used.
     """
@@ -54,7 +54,7 @@ def trusted(ca: str | None) -> str | None:
 
 
 def loopback(host: str) -> bool:
-    """Return whether a host is this machine."""
+    """Return whether a host name or address is this machine's loopback address."""
     if host == "localhost":
         return True
     try:
@@ -64,7 +64,7 @@ def loopback(host: str) -> bool:
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment sets for a server, or None. There is never a proxy for this machine."""
+    """Return the proxy that the environment sets for a server, or None. This machine never needs a proxy."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if loopback(host) or urllib.request.proxy_bypass(host):

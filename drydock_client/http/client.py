@@ -20,7 +20,7 @@ _FOLLOW_EVERY = 0.5
 
 
 class Onlooker:
-    """Reports whether the server's workers are alive.
+    """Tells a waiting program whether the server's workers are alive.
 
     Never starts a worker, because that is the task of the server's operator.
     """
@@ -38,7 +38,7 @@ class Onlooker:
         """Do nothing, because nothing was started."""
 
     def look(self) -> bool:
-        """Return whether the server reports live workers. Asks the server at most every two seconds."""
+        """Return whether the server reports that a worker is alive. Asks the server at most every two seconds."""
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._alive = bool(self._http.get("workers")["alive"])
             self._looked = time.monotonic()
@@ -46,11 +46,12 @@ class Onlooker:
 
 
 class HttpClient(HttpJobs, HttpInterfaces, Client):
-    """A client of the server at `url`, acting as the token's user; operators may act for another `owner`.
+    """A client of the server at `url`, with the permissions of the token's user.
 
-    `ca` is a file of certificates to trust instead of the system's (default: DRYDOCK_CA). The constructor asks the
-    server which user the token belongs to. Raises NotAllowed if the server refuses the token or if the token would be
-    sent unencrypted, and ServerUnreachable.
+    An operator may give another `owner`, for whom leases are requested and listed. `ca` is a file of certificates to
+    trust instead of the system's (default: DRYDOCK_CA). The constructor asks the server which user the token belongs
+    to. Raises NotAllowed if the server refuses the token or if the token would be sent unencrypted, and
+    ServerUnreachable.
     """
 
     def __init__(self, url: str, token: str, *, owner: str | None = None, ca: str | None = None) -> None:
@@ -89,7 +90,7 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
         return Onlooker(self.http)
 
     def close(self) -> None:
-        """Close the connections. They are opened again when next used."""
+        """Close the connections. They are opened again when the client is next used."""
         self.http.close()
 
     # The tokens that the current token may create, see and revoke
@@ -99,7 +100,7 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
     ) -> tuple[TokenInfo, str]:
         """Create a token and return it with its secret, which is shown only once.
 
-        The new token has no wider scope than the current one, expires no later, and is revoked with it.
+        The new token has no wider scope than the current token, expires no later, and is revoked together with it.
         """
         made = self.http.send("POST", "tokens", {"name": name, "scope": scope, "ttl": ttl, "user": user})
         return from_json(TokenInfo, made["about"]), str(made["token"])
@@ -109,5 +110,5 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
         return [from_json(TokenInfo, one) for one in pages(self.http, "tokens", {"user": user}, ALL)]
 
     def revoke_token(self, id: int) -> TokenInfo:
-        """Revoke a token and all tokens that were created with it."""
+        """Revoke a token, and all tokens that were created with that token."""
         return from_json(TokenInfo, self.http.send("DELETE", f"tokens/{id}"))

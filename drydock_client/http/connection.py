@@ -1,4 +1,4 @@
-"""Requests to one server, with pooled connections, verified TLS and timeouts. Errors are raised as DrydockErrors."""
+"""Requests to one server, with pooled connections, verified TLS and timeouts. Errors are raised as DrydockError."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Body = bytes | Iterator[bytes]
 
 
 class Connection:
-    """A server and the token for it. Safe to use from several threads."""
+    """A server, and the token to send to it. Safe to use from several threads."""
 
     def __init__(self, url: str, token: str, *, ca: str | None = None) -> None:
         self.url = addresses.checked(url)
@@ -40,13 +40,16 @@ class Connection:
         self._pool = urllib3.ProxyManager(proxy, **pool) if proxy else urllib3.PoolManager(**pool)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, wait: float = 0.0) -> Any:
-        """Return the JSON at a path. Raises ServerUnreachable, BadAnswer, or the error that the server reports."""
+        """Return the JSON that the server sends for a path.
+
+        Raises ServerUnreachable, BadAnswer, or the error that the server reports.
+        """
         return self.json(self.ask("GET", path, query=query, read=READ + wait))
 
     def send(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None, key: str = ""
     ) -> Any:
-        """Send a request that changes something, and return the JSON of the answer, or None if it has no content.
+        """Send a request that changes something. Return the JSON of the answer, or None if the answer has no content.
 
         With an idempotency `key`, the request is sent again if its answer was lost.
         """
@@ -59,7 +62,7 @@ class Connection:
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Body = b"",
         headers: Mapping[str, str] | None = None, read: float = READ, again: bool | None = None,
     ) -> urllib3.BaseHTTPResponse:  # fmt: skip
-        """Send a request and return the answer with its content unread.
+        """Send a request and return the answer, whose content the caller reads.
 
         Raises ServerUnreachable, or the error that the server reports.
         """
@@ -91,7 +94,7 @@ class Connection:
         raise failure(answer.status, content, self.url)
 
     def json(self, answer: urllib3.BaseHTTPResponse) -> Any:
-        """Return the JSON of an answer, or None if it has no content."""
+        """Return the JSON of an answer, or None if the answer has no content."""
         content = self.content(answer, _LARGEST_JSON)
         if answer.status in (204, 304):
             return None
@@ -103,7 +106,7 @@ class Connection:
     def content(self, answer: urllib3.BaseHTTPResponse, limit: int) -> bytes:
         """Return the content of an answer.
 
-        Raises BadAnswer if it exceeds `limit` bytes, and ServerUnreachable if the connection breaks.
+        Raises BadAnswer if the content exceeds `limit` bytes, and ServerUnreachable if the connection breaks.
         """
         found = bytearray()
         for part in self.parts(answer):

@@ -1,4 +1,4 @@
-"""Convert the server's errors to the exceptions that the engine raises."""
+"""Convert error answers of the server to the exceptions that the same operation raises in process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BadAnswer(errors.DrydockError):
 
 
 def failure(status: int, content: bytes, url: str) -> errors.DrydockError:
-    """Return the error that an answer describes."""
+    """Return the exception for a server's answer with an error status."""
     said = _said(content)
     if not said:
         known: type[errors.DrydockError] = _BY_STATUS.get(status, errors.DrydockError)

@@ -1,4 +1,4 @@
-"""Streams the files and web pages of a lease over HTTP."""
+"""Stream the files and web pages of a lease over HTTP."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class HttpInterfaces(HttpOperations, Interfaces):
 
 
 def reader(http: Connection, answer: urllib3.BaseHTTPResponse) -> Callable[[int], bytes]:
-    """Return a function that reads up to a given number of bytes of an answer."""
+    """Return a function that reads the next bytes of an answer, at most as many as it is asked for."""
 
     def read(size: int) -> bytes:
         try:

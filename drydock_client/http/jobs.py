@@ -1,4 +1,4 @@
-"""Runs commands on a lease over HTTP, each as a job, and waits for the job to end."""
+"""Run commands on a lease over HTTP, each as a job, and wait for the job to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUICKEST, _SLOWEST = 0.1, 1.0
 
 
 class HttpJobs(HttpOperations, Interfaces, Jobs):
-    """Runs commands as jobs, over HTTP."""
+    """The operation `run` over HTTP: a command runs as a job whose output is read until the job ends."""
 
     def start_job(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", ends_lease: bool = False,
@@ -33,9 +33,9 @@ class HttpJobs(HttpOperations, Interfaces, Jobs):
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b"",
         timeout: float | None = None, on_output: Callable[[str, bytes], None] | None = None,
     ) -> Ended:  # fmt: skip
-        """Run a command as a job, reading its output as it arrives.
+        """Run a command as a job, reading the job's output as it arrives.
 
-        Cancels the job if an exception ends this call.
+        Cancels the job if an exception is raised meanwhile.
         """
         began = time.monotonic()
         kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
@@ -65,7 +65,7 @@ class _Reading:
         self.truncated = False
 
     def to_the_end(self, timeout: float | None) -> None:
-        """Read until both streams have ended. Raises TimedOut after `timeout` seconds; None waits without limit."""
+        """Read both output streams to their end. Raises TimedOut after `timeout` seconds; None means no limit."""
         began, pause = time.monotonic(), _QUICKEST
         while True:
             came = self._some()

@@ -20,13 +20,13 @@ _PAGE = 1000
 
 
 class HttpOperations(Operations):
-    """Sends a declared operation to the server and reads the answer."""
+    """Send a declared operation to the server, and read its result from the answer."""
 
     http: Connection
     owner: str | None
 
     def carry_out(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
-        """Send an operation's arguments in the path and in the query or body, and return its result."""
+        """Send an operation to the server, its arguments in path, query and body. Return the operation's result."""
         path, given = operation.path.format(**arguments), _fields(operation, arguments)
         query = {"owner": self.owner} if operation.owned and self.owner is not None else {}
         if operation.method not in ("GET", "DELETE"):
@@ -76,7 +76,7 @@ def _part(operation: Operation, answer: urllib3.BaseHTTPResponse, content: bytes
 
 
 def pages(server: Connection, path: str, query: Mapping[str, Any], limit: int) -> list[Any]:
-    """Fetch a paginated list, and return at most `limit` of its items."""
+    """Fetch the pages of a list, and return at most `limit` of its items."""
     found: list[Any] = []
     cursor = query.get("cursor")
     size = {"limit": max(1, min(limit, _PAGE))} if "limit" in query else {}

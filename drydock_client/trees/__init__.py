@@ -31,7 +31,7 @@ class TooMuch(DrydockError):
 
 @dataclass(frozen=True, kw_only=True)
 class Unpacked:
-    """The result of unpacking: the target, and the number of files and bytes."""
+    """The result of unpacking an archive: the target, and the number of files and bytes."""
 
     place: Path
     files: int
@@ -43,8 +43,8 @@ class Unpacked:
 def pack(local: Path, name: str = "", on_file: Callable[[str], None] | None = None) -> Iterator[bytes]:
     """Yield a file or tree as an archive whose top entry is called `name`.
 
-    Links are packed as links, pipes and devices by name only. Raises OSError, TooMuch, and Conflict if a file is
-    truncated while it is read.
+    Links are packed as links, and pipes and devices as names without content. Raises OSError, TooMuch, and Conflict if
+    a file is truncated while it is read.
     """
     top, number = name or local.name or "tree", 1
     if not local.is_dir():
@@ -97,8 +97,9 @@ def unpack(
 ) -> Unpacked:  # fmt: skip
     """Unpack an archive with one top entry. `place` returns the target path for the name of that entry.
 
-    Skips links out of the tree, pipes and devices. Raises InvalidRequest for any other archive, TooMuch if it has
-    more than `limit` bytes, and Conflict if an existing file or folder is in the way.
+    Skips pipes, devices, and links to paths outside the tree. Raises InvalidRequest if the archive has several top
+    entries or is damaged, TooMuch if it has more than `limit` bytes, and Conflict if an existing file or folder is in
+    the way.
     """
     reader = tar.Reader(read)
     top, root, files, size = "", Path(), 0, 0
@@ -196,10 +197,10 @@ def _file(target: Path, entry: tar.Entry, reader: tar.Reader) -> None:
 
 
 def link_stays(leads_to: str, depth: int) -> bool:
-    """Return whether a link, `depth` folders below the top, leads to a path inside the tree.
+    """Return whether a link leads to a path inside the tree. `depth` is how many folders the link is below the top.
 
-    ".." is allowed only at the beginning of the target: after a name, which may be a link itself, ".." could lead
-    outside.
+    ".." is allowed only at the beginning of the link's target: a name in the target may itself be a link, so that a
+    ".." after a name could lead outside.
     """
     if not leads_to or leads_to.startswith("/") or "\0" in leads_to:
         return False

@@ -51,7 +51,7 @@ def padding(size: int) -> bytes:
 
 
 class Reader:
-    """Reads the entries of an archive in order. Content that is not read before the next entry is skipped."""
+    """Reads the entries of an archive in order. Skips an entry's content that is not read before the next entry."""
 
     def __init__(self, read: Read) -> None:
         self._read = read

@@ -31,7 +31,7 @@ QuotaLimit = int | float | str | dt.timedelta | Mapping[str, int | None] | None
 class QuotaInfo:
     """Limits on what a user or group may hold at the same time, and on the duration of each lease.
 
-    None means no limit.
+    A limit of None means no limit.
     """
 
     user: str
@@ -68,7 +68,7 @@ class UserInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PasswordInfo:
-    """A user whose password was set. `password` is the generated one, shown only once, or empty if it was given."""
+    """A user whose password was set. `password` is a generated password, shown only once, or empty if it was given."""
 
     user: UserInfo
     password: str
@@ -76,7 +76,7 @@ class PasswordInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenInfo:
-    """A token as its owner sees it. `tail` is the end of the secret, `made_by` the id of the token that created it."""
+    """A token without its secret. `tail` is the end of the secret, `made_by` the id of the token that created it."""
 
     id: int
     user: str
@@ -93,10 +93,10 @@ class TokenInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CredentialInfo:
-    """A credential. `fields` names its secrets; their values are never shown.
+    """A credential. `fields` contains the names of its secrets, whose values are never shown.
 
-    `used_by` lists the blueprints whose config names it, `readers` the kinds that poll offers and status with it, and
-    `readings` the state of those polls.
+    `used_by` contains the blueprints whose config names the credential, `readers` the kinds that poll offers and status
+    with it, and `readings` the state of these polls.
     """
 
     id: int

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOrderInfo:
-    """Something that an agent was told to do. `state`: waiting, sent, running, done, failed or expired."""
+    """An order that was given to an agent. Its `state` is waiting, sent, running, done, failed or expired."""
 
     id: int
     action: str
@@ -23,9 +23,9 @@ class AgentOrderInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentInfo:
-    """The agent of a host, or one that a blueprint requires there although none has joined.
+    """An agent, or an agent that a blueprint requires on a host and that has not joined.
 
-    `state` is `expected` (it has not joined), `joined` (it has not reported), `reporting`, `silent` or `revoked`.
+    `state` is `expected` (has not joined), `joined` (has never reported), `reporting`, `silent` or `revoked`.
     """
 
     id: int
@@ -56,7 +56,7 @@ class AgentInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinCodeInfo:
-    """A code with which one agent may join once. It is shown only in this answer."""
+    """A code with which one agent may join once. The code is shown only in this answer."""
 
     code: str
     blueprint: str

@@ -1,4 +1,4 @@
-"""Blueprints, and the kinds that they use."""
+"""Blueprints, and the kinds that blueprints select."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class BlueprintChange:
 
 @dataclass(frozen=True, kw_only=True)
 class KindInfo:
-    """An implementation that blueprints may select, with the JSON Schemas of its fields."""
+    """A kind that blueprints may select, with the JSON Schemas of its fields."""
 
     name: str
     type: str

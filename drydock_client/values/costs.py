@@ -1,4 +1,4 @@
-"""Usage, its cost, and budgets. Amounts are in US dollars."""
+"""Usage of resources, its cost, and budgets. Amounts are in US dollars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from drydock_client.values.watches import MetricsInfo
 class UsageInfo:
     """One usage record: a lease's share of a priced resource over a period.
 
-    `seconds` and `cost` cover only the part within the requested span; an open record counts up to now.
+    `seconds` and `cost` cover only the part of the period within the requested span. A record that has not ended counts
+    up to now.
     """
 
     id: int
@@ -61,7 +62,7 @@ class LeaseEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class UsageSum:
-    """The cost of one group: its `name` and, if it has one, its `id`."""
+    """One line of a usage report, such as one owner or one place: its cost, its `name` and, if it has one, its `id`."""
 
     id: int | None
     name: str
@@ -74,9 +75,9 @@ class UsageSum:
 
 @dataclass(frozen=True, kw_only=True)
 class UsageReport:
-    """Costs from `since` to `until` by group, the most expensive first.
+    """A usage report: costs from `since` to `until`, summed by one dimension, the most expensive group first.
 
-    `total` covers everything, even if `groups` is cut short.
+    `total` is the cost of all groups, even if `groups` contains only the most expensive ones.
     """
 
     since: dt.datetime
@@ -88,7 +89,7 @@ class UsageReport:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetInfo:
-    """The hourly budget of a user, of all members of a group together, or of everything that a blueprint built."""
+    """The hourly budget of a user, of all members of a group together, or of all resources of a blueprint."""
 
     user: str
     group: str

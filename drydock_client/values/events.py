@@ -28,7 +28,7 @@ class EventInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """An item that needs attention. `what` is a code; `kind` and `id` identify the item."""
+    """An item that needs attention by a person. `what` is a code for the reason; `kind` and `id` identify the item."""
 
     what: str
     kind: str

@@ -1,4 +1,4 @@
-"""The fleet, its orphans, and instances, which are leases on whole cloud machines."""
+"""The fleet, its orphans, and instances, which are leases of whole cloud machines."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from drydock_client.values.resources import FailureInfo
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanInfo:
-    """A provider object without a row in the database (`side` is `object`), or a row without its object (`row`).
+    """A provider object without a resource (`side` is `object`), or a resource without its provider object (`row`).
 
-    The operations `destroy` and `adopt` take the `id` of an object. For a row, `id` is None and `resource` is its id.
+    The operations `destroy` and `adopt` take the `id` of an object. If `side` is `row`, `id` is None and `resource` is
+    the id of the resource.
     """
 
     id: int | None
@@ -51,7 +52,8 @@ class OrphanInfo:
 class BackendInfo:
     """A blueprint as a backend of the fleet, with its offers, its machines and their cost.
 
-    Regions, technologies and sizes are those of its last polled offers or, for kinds without offers, of its machines.
+    Regions, technologies and sizes are those of the blueprint's last polled offers or, for kinds without offers, those
+    of its machines.
     """
 
     name: str
@@ -95,10 +97,10 @@ class BackendInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceInfo:
-    """A lease on a whole cloud machine.
+    """A lease of a whole cloud machine.
 
     `state` is pending, running, stopping, stopped, terminating (the machine still exists), released (the lease has
-    ended, and the machine is kept for the next one), terminated (the machine no longer exists), reassigned (another
+    ended, and the machine is kept for the next lease), terminated (the machine no longer exists), reassigned (another
     lease has taken the machine) or failed.
     """
 
@@ -145,7 +147,7 @@ class InstanceInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """Whether any worker is alive. `names` (host:process) is filled only for operators."""
+    """Whether any worker is alive. `names` (host:process) is empty unless the caller is an operator."""
 
     alive: bool
     names: tuple[str, ...] = ()

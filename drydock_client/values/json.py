@@ -10,9 +10,9 @@ from typing import Any
 
 
 def to_json(value: Any) -> Any:
-    """Return a value of this package, or a list of them, as JSON types: times in ISO 8601, durations in seconds.
+    """Convert a value of this package, or a list of such values, to JSON types.
 
-    Bytes are in base64.
+    Times become ISO 8601 strings, durations seconds, and bytes base64.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}

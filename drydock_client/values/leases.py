@@ -12,7 +12,7 @@ from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The verdict on one blueprint: `answer` is `build`, `reclaim`, `wait` or `no`."""
+    """The verdict on one candidate. `answer` is `build`, `reclaim`, `wait` or `no`."""
 
     blueprint: str
     answer: str
@@ -22,7 +22,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The current step of the work on a lease or a resource; `percent` is None if unknown."""
+    """The current step of the work on a lease or a resource. `percent` is None if the progress is unknown."""
 
     phase: str
     step: str
@@ -48,7 +48,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Another lease of the same group; `resource` is reserved for it, or held by it."""
+    """Another lease of the same group. `resource` is the resource that it holds or that is reserved for it."""
 
     lease: int
     state: str
@@ -57,7 +57,7 @@ class Sibling:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingInfo:
-    """The reason why a lease is waiting, computed when it is shown."""
+    """The reason why a lease is waiting, computed when the lease is shown."""
 
     reason: str
     message: str
@@ -81,7 +81,7 @@ class WaitingInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseInfo:
-    """A lease as its owner sees it. `place` is 1 for the first in the queue, None if the lease is not waiting."""
+    """A lease as its owner sees it. `place` is its place in the queue, from 1, or None if the lease is not waiting."""
 
     id: int
     type: str
@@ -144,7 +144,7 @@ class LeaseInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """The expected result of a request now. `outcome` is `granted`, `build`, `reclaim`, `wait` or `refuse`."""
+    """What would happen to a request now. `outcome` is `granted`, `build`, `reclaim`, `wait` or `refuse`."""
 
     outcome: str
     message: str

@@ -1,4 +1,4 @@
-"""The machine of a lease: its power, its type, and actions on it."""
+"""The machine of a lease: its power, its instance type, and the actions on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drydock_client.values.resources import FailureInfo
 
 @dataclass(frozen=True, kw_only=True)
 class MachineInfo:
-    """A machine. `lease` is the lease by which it was looked up, or None if it was looked up by resource."""
+    """A machine. `lease` is the lease through which the machine was requested, or None for a request by resource."""
 
     lease: int | None
     resource: int
@@ -66,7 +66,7 @@ class HostKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Bastion:
-    """The jump host on the way to a lease, with an account and key of its own."""
+    """The jump host through which a lease is reached, with an account and a key of its own."""
 
     host: str
     port: int
@@ -76,7 +76,7 @@ class Bastion:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessInfo:
-    """The parameters for reaching a lease by SSH now. Contains no secrets."""
+    """How to reach a lease by SSH now. Contains no secrets."""
 
     lease: int
     host: str

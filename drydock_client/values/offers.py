@@ -1,4 +1,4 @@
-"""Offers of providers, their locations, and the polls behind them."""
+"""Offers of providers, their locations, and the polls that read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class OfferInfo:
-    """An instance type in one zone and market of an account, as last polled. Prices are in US dollars per hour."""
+    """An instance type in one zone and market of an account, as of the last poll. Prices are in US dollars per hour."""
 
     id: int
     kind: str
@@ -43,7 +43,7 @@ class OfferInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PriceInfo:
-    """The hourly price of an instance type in one market and zone (empty: in all zones), or None if unknown."""
+    """The hourly price of an instance type in a market and zone, or None if unknown. An empty zone means all zones."""
 
     zone: str
     market: str
@@ -82,8 +82,8 @@ class InstanceTypeInfo:
 class LocationInfo:
     """A location in which an account is polled.
 
-    `name` is empty before the first poll of an account if one poll reads all its locations. `message` is set only for
-    operators, and says why the last poll failed.
+    If one poll covers all locations of an account, `name` is empty before the first poll. `message` says why the last
+    poll failed, and is empty unless the caller is an operator.
     """
 
     kind: str
@@ -100,7 +100,7 @@ class LocationInfo:
 class ReadingInfo:
     """A poll of one location of an account.
 
-    `what` is `places`, `inventory` or `status`; `age` is the time since the last success.
+    `what` is `places`, `inventory` or `status`. `age` is the time since the last successful poll.
     """
 
     kind: str
@@ -116,10 +116,10 @@ class ReadingInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderInfo:
-    """A kind that polls with a credential.
+    """A kind that polls providers with a credential.
 
-    `capabilities` are those of its cloud, or None if they were not requested or the kind is not a cloud. `problem` says
-    why they cannot be determined.
+    `capabilities` are those of the kind's cloud, or None if they were not requested or the kind is not a cloud.
+    `problem` says why the capabilities cannot be determined.
     """
 
     kind: str

@@ -20,7 +20,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureInfo:
-    """A failed action on a machine, kept until an action succeeds."""
+    """The last failed action on a machine. It is shown until an action succeeds."""
 
     act: str
     """destroy, stop, start, power-cycle, reboot, resize, change-type or tag, or an act of the kind."""
@@ -37,7 +37,7 @@ class FailureInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredActInfo:
-    """An action on a resource that its kind declares."""
+    """An act: an action on a resource that the resource's kind declares."""
 
     name: str
     summary: str
@@ -55,7 +55,7 @@ class DeclaredActInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ActInfo(DeclaredActInfo):
-    """An act on one resource, with its progress while it runs, and with the outcome of its last run."""
+    """An act on one resource, with its progress while it runs, and the outcome of its last run."""
 
     resource: int
     refused: str = ""
@@ -69,7 +69,7 @@ class ActInfo(DeclaredActInfo):
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceInfo:
-    """A resource. `capacity` maps each class to its amounts: slots, cpu_millicores, ram_mib, disk_mib and others."""
+    """A resource. `capacity` maps each class, such as slots and cpu_millicores, to its total and used amount."""
 
     id: int
     name: str

@@ -1,4 +1,4 @@
-"""The workload of a lease, and its usage of the host."""
+"""The workload of a lease, and the usage that the lease makes of its host."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 class WorkloadInfo:
     """The workload of a lease. `state` is `waiting` to start, `running`, or `over`.
 
-    `outcome`, once it is over, is `exited` (see `exit_code`), `signal`, `no_image` (the image could not be pulled),
-    `no_podman`, `lost`, `cancelled`, `cut` (the lease ended first) or `never` (the lease ended before it started).
+    `outcome` is empty until the workload is over. Then it is `exited` (see `exit_code`), `signal`, `no_image` (the
+    image could not be pulled), `no_podman`, `lost`, `cancelled`, `cut` (the lease ended first) or `never` (the lease
+    ended before the workload started).
     """
 
     state: str
@@ -39,10 +40,10 @@ class WorkloadInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsInfo:
-    """A lease's usage of its host. A value is None if the host does not count it.
+    """A lease's usage of its host. A value is None if the host does not measure it.
 
-    `scope` says what is counted: the whole `machine` of an exclusive lease, its own control group (`cgroup`), or its
-    `processes`.
+    `scope` says what is measured: the whole `machine` of an exclusive lease, the lease's own control group (`cgroup`),
+    or its `processes`.
     """
 
     scope: str

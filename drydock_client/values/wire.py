@@ -1,4 +1,4 @@
-"""Read values from JSON: the inverse of `to_json`."""
+"""Convert JSON to values: the inverse of `to_json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 def from_json(of: type[Value], given: Any) -> Value:
-    """Return the value of class `of` that `to_json` wrote, ignoring unknown fields of a newer server.
+    """Convert JSON from `to_json` to a value of class `of`. Ignores unknown fields, which a newer server may send.
 
     Raises ValueError if a field is missing or has another type.
     """

@@ -1,4 +1,4 @@
-"""Results of work on a lease."""
+"""Values for commands, jobs, files and web servers of a lease."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class JobInfo:
-    """A command on a leased host that runs independently of this program."""
+    """A job: a command on a leased host that runs independently of the program that started it."""
 
     id: int
     lease: int
@@ -40,9 +40,9 @@ class JobInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class JobPart:
-    """A part of a job's output; the next part begins at `next_offset`.
+    """A part of a job's output. The next part begins at `next_offset`.
 
-    `over` means that the job has ended and this part is the last.
+    If `over` is true, the job has ended and this part is the last one.
     """
 
     content: bytes
@@ -53,7 +53,7 @@ class JobPart:
 
 @dataclass(frozen=True, kw_only=True)
 class FileInfo:
-    """An entry in a folder of a lease: `kind` as in `interfaces.files.Kind`, `permissions` such as 0o644."""
+    """An entry in a folder of a lease. `kind` is as in `interfaces.files.Kind`, `permissions` an int such as 0o644."""
 
     name: str
     kind: str
@@ -74,7 +74,7 @@ class ServerInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class LogPart:
-    """A part of a web server's log; continue at `next_offset`."""
+    """A part of a web server's log. The next part begins at `next_offset`."""
 
     content: bytes
     next_offset: int

@@ -34,7 +34,7 @@ class Command(Interface):
     """Runs commands with the rights of the lease's account.
 
     All methods raise LeaseEnded, Unreachable (HostKeyMismatch, AuthenticationRefused), ConnectionLost, NotStarted,
-    InvalidRequest. Only `check` raises an exception for a nonzero exit code.
+    InvalidRequest. Only `check` raises an exception for an exit code other than 0.
     """
 
     name: ClassVar[str] = "command"
@@ -53,11 +53,11 @@ class Command(Interface):
         max_output: int = KEPT,
         cancel: Cancel | None = None,
     ) -> CommandResult:
-        """Run a command to completion, in a clean environment, in the lease's home or `cwd` (relative to it).
+        """Run a command in a clean environment, in the lease's home or `cwd`, and wait until it ends.
 
-        After `timeout` seconds, on `cancel`, and when the lease ends, all its processes are terminated (TERM, then
-        KILL) before CommandTimedOut, Cancelled or LeaseEnded is raised. Background processes that outlive the command
-        are left running.
+        `cwd` is relative to the home. After `timeout` seconds, on `cancel`, and when the lease ends, all processes of
+        the command are terminated (TERM, then KILL) before CommandTimedOut, Cancelled or LeaseEnded is raised.
+        Background processes that outlive the command are left running.
         """
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Command(Interface):
         timeout: float | None = None,
         cancel: Cancel | None = None,
     ) -> Iterator[Output]:
-        """Run a command and yield its output as it comes, without storing it.
+        """Run a command and yield its output as it arrives, without storing it.
 
         Raises CommandFailed at the end if the exit code is not 0. Closing the iterator early terminates the processes.
         """
@@ -79,7 +79,7 @@ class Command(Interface):
     @property
     @abstractmethod
     def jobs(self) -> Jobs:
-        """The jobs of this lease: commands that continue after this call, this connection and this process end."""
+        """The jobs of this lease: commands that continue after this call, the connection and this process end."""
 
     def check(
         self,
@@ -104,7 +104,7 @@ class Command(Interface):
 
 
 def argv_of(words: Words) -> list[str]:
-    """Return a command as exact arguments. Raises InvalidRequest if it is empty or contains invalid characters."""
+    """Return a command as a list of exact arguments. Raises InvalidRequest if it is empty or has invalid characters."""
     for word in [words] if isinstance(words, str) else words:
         if said := unpassable(str(word)):
             raise InvalidRequest(f"A command cannot contain {said}.", field="command")

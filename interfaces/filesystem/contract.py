@@ -41,10 +41,10 @@ class Transfer:
 
 
 class Filesystem(Interface):
-    """Files below the root of the lease. Paths are relative to it; ".." and links must not lead out of it.
+    """Files below the root of the lease. Paths are relative to the root; ".." and links must not lead out of the root.
 
     All methods raise LeaseEnded, PathEscape, PathMissing, WrongKind, PermissionRefused, InvalidRequest,
-    DeadlineExceeded, Unreachable, ConnectionLost; those that write also QuotaExceeded, PathExists. `timeout` is in
+    DeadlineExceeded, Unreachable, ConnectionLost; methods that write also QuotaExceeded, PathExists. `timeout` is in
     seconds and is checked between the parts of an operation.
     """
 
@@ -54,7 +54,7 @@ class Filesystem(Interface):
     @property
     @abstractmethod
     def root(self) -> str:
-        """The root as a path on the host, for commands that work in it."""
+        """The root as a path on the host, for commands that work below the root."""
 
     @abstractmethod
     def read_bytes(self, path: str, *, limit: int = LARGEST_READ, timeout: float | None = None) -> bytes:
@@ -70,7 +70,7 @@ class Filesystem(Interface):
     ) -> None:
         """Write a file atomically: readers see either the old or the new content.
 
-        Writes to a temporary file, syncs it to disk and renames it; if that fails, the old content stays.
+        Writes to a temporary file, syncs that file to disk and renames it. If this fails, the old content stays.
         """
 
     @abstractmethod
@@ -86,15 +86,15 @@ class Filesystem(Interface):
 
     @abstractmethod
     def stat(self, path: str, *, follow: bool = True, timeout: float | None = None) -> Entry:
-        """Return the entry at a path. If `follow` is false, a final link is not followed."""
+        """Return the entry at a path. If `follow` is false and the path is a link, return the link itself."""
 
     @abstractmethod
     def exists(self, path: str, *, timeout: float | None = None) -> bool:
-        """Return whether something exists at a path; False for a dangling link."""
+        """Return whether something exists at a path. False for a link whose target does not exist."""
 
     @abstractmethod
     def mkdir(self, path: str, *, parents: bool = True, timeout: float | None = None) -> None:
-        """Create a folder. If `parents` is true, also create missing parents, and accept an existing folder."""
+        """Create a folder. If `parents` is true, also create missing parents, and do not fail if the folder exists."""
 
     @abstractmethod
     def move(self, source: str, target: str, *, timeout: float | None = None) -> None:
@@ -102,7 +102,7 @@ class Filesystem(Interface):
 
     @abstractmethod
     def remove(self, path: str, *, recursive: bool = False, timeout: float | None = None) -> None:
-        """Remove a file, a link (never its target) or an empty folder. `recursive` allows a folder with contents.
+        """Remove a file, a link (never its target) or an empty folder. `recursive` allows a folder that is not empty.
 
         A missing path is not an error. The root itself is emptied, not removed. If the timeout expires, everything
         removed until then stays removed.
@@ -138,7 +138,7 @@ class Filesystem(Interface):
         """Copy a file or a tree from the lease to `local`.
 
         Never writes outside `local`, whatever names and links the lease contains. Raises TooLarge if there are more
-        than `limit` bytes, and before copying anything if the reported file sizes already exceed it.
+        than `limit` bytes, and before copying anything if the file sizes alone exceed the limit.
         """
 
     def read_text(self, path: str, *, limit: int = LARGEST_READ, timeout: float | None = None) -> str:
@@ -146,9 +146,9 @@ class Filesystem(Interface):
         return self.read_bytes(path, limit=limit, timeout=timeout).decode("utf-8")
 
     def write_bytes(self, path: str, content: bytes, *, permissions: int = 0o644, timeout: float | None = None) -> None:
-        """Write a file atomically; see `write_parts`."""
+        """Write a file atomically. See `write_parts`."""
         self.write_parts(path, [content], permissions=permissions, timeout=timeout)
 
     def write_text(self, path: str, content: str, *, permissions: int = 0o644, timeout: float | None = None) -> None:
-        """Write a UTF-8 file atomically; see `write_parts`."""
+        """Write a UTF-8 file atomically. See `write_parts`."""
         self.write_bytes(path, content.encode("utf-8"), permissions=permissions, timeout=timeout)

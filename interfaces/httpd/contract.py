@@ -35,7 +35,7 @@ class HttpdStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class LogPart:
-    """A part of a log; the next part begins at `next_offset`."""
+    """A part of a log. The next part begins at `next_offset`."""
 
     content: bytes
     next_offset: int
@@ -75,7 +75,10 @@ class Httpd(Interface):
 
     @abstractmethod
     def restart(self) -> HttpdStatus:
-        """Test the configuration, then stop and start. Raises ConfigRefused (the server keeps running), PortTaken."""
+        """Test the configuration, then stop and start the server.
+
+        Raises ConfigRefused, in which case the server keeps running, and PortTaken.
+        """
 
     @abstractmethod
     def reload(self) -> HttpdStatus:
@@ -97,8 +100,8 @@ class Httpd(Interface):
 
     @abstractmethod
     def test_config(self) -> None:
-        """Test the stored configuration. Raises ConfigRefused with the server's own message if it is invalid."""
+        """Test the stored configuration. If it is invalid, raises ConfigRefused with the server's own message."""
 
     @abstractmethod
     def logs(self, kind: Literal["access", "error"], offset: int = 0, limit: int = 1 << 20) -> LogPart:
-        """Return at most `limit` bytes of a log from `offset`."""
+        """Return at most `limit` bytes of a log, starting at `offset`."""

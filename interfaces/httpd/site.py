@@ -55,7 +55,7 @@ class Site:
             object.__setattr__(self, field, tuple(texts)) if field in ("server_names", "index") else None
             for text in texts:
                 if not pattern.fullmatch(text):
-                    raise InvalidRequest(f"A site cannot contain: {text[:100]!r}.", field=field)
+                    raise InvalidRequest(f"A site's configuration cannot contain {text[:100]!r}.", field=field)
 
     @property
     def listen(self) -> str:

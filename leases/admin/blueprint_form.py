@@ -125,7 +125,10 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
     def _same_type(self, resource_type: str) -> None:
         before = self.instance.resource_type
         if self.instance.pk and before != resource_type and Resource.objects.filter(blueprint=self.instance).exists():
-            self.add_error("kind", f"Its resources are of type {before!r}, but this kind provides {resource_type!r}.")
+            self.add_error(
+                "kind",
+                f"The blueprint has resources of resource type {before!r}, but this kind provides {resource_type!r}.",
+            )
 
     def change(self) -> BlueprintChange:
         """Return the changed fields as the value that operations accept."""

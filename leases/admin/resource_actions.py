@@ -277,13 +277,13 @@ def _resize(who: Caller, row: Any, given: FormData) -> str:
 
 def _change_type(who: Caller, row: Any, given: FormData) -> str:
     machines.act_on_resource(who, row.pk, "change-type", type_name=given["type_name"])
-    return f"Type {given['type_name']} was requested."
+    return f"Instance type {given['type_name']} was requested."
 
 
 def _tag(who: Caller, row: Any, given: FormData) -> str:
     lines = [line.strip() for line in given["tags"].splitlines() if line.strip()]
     if odd := next((line for line in lines if "=" not in line), ""):
-        raise InvalidRequest(f"{odd[:80]!r} must have the form NAME=VALUE.", field="tags")
+        raise InvalidRequest(f"The tag {odd[:80]!r} must have the form NAME=VALUE.", field="tags")
     pairs = [line.partition("=") for line in lines]
     machines.act_on_resource(who, row.pk, "tags", tags={name.strip(): value.strip() for name, _, value in pairs})
     return "Tags were requested."

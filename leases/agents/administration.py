@@ -186,12 +186,13 @@ def problem(row: Agent) -> str:
     if row.clock_off_since is not None and row.clock_offset is not None:
         ahead = row.clock_offset
         found.append(
-            f"Its clock is {abs(ahead):.0f} s {'ahead' if ahead > 0 else 'behind'}; {CLOCK_WARNING:.0f} s are allowed."
+            f"The clock of the agent's host is {abs(ahead):.0f} s {'ahead' if ahead > 0 else 'behind'}; at most "
+            f"{CLOCK_WARNING:.0f} s are allowed."
         )
     if row.outdated_since is not None:
-        found.append(f"Version {row.version} is older than the server's.")
+        found.append(f"The agent's version {row.version} is older than the server's.")
     if row.problem:
-        found.append(f"Its last report was refused: {row.problem}")
+        found.append(f"The agent's last report was refused: {row.problem}")
     return " ".join(found)
 
 

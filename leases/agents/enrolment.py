@@ -83,7 +83,8 @@ def join(secret: str, hello: Hello) -> Agent:
     if agent is not None and agent.joined_at is not None and not code.place:
         raise Conflict(
             f"An agent for {place} of blueprint {blueprint.name} has joined before.",
-            hint=f"Create a code for this host, `drydock agents join {blueprint.name} --host {place}`, to replace it.",
+            hint="To replace that agent, create a join code for its host: "
+            f"`drydock agents join {blueprint.name} --host {place}`.",
         )
     every = discovery.interval(blueprint)
     if agent is None:
@@ -124,7 +125,7 @@ def refuse_other_host(agent: Agent, given: Mapping[str, str], field: str) -> Non
     for one in real(given):
         if agent.identities.get(one.namespace, one.value) != one.value:
             raise NotAllowed(
-                f"{one.namespace} {one.value} is not the host for which this agent joined.",
+                f"The host with {one.namespace} {one.value} is not the host for which this agent joined.",
                 field=f"{field}.{one.namespace}", hint="Create a join code for the other host.",
             )  # fmt: skip
 
@@ -141,7 +142,7 @@ def _place(kind: Reports, hello: Hello, identities: Mapping[str, str]) -> str:
     if len(found) != 1:
         problem = "more than one resource" if found else "no resource"
         raise NotAllowed(
-            f"The identities of host {hello.name} are those of {problem}.",
+            f"Host {hello.name} cannot be recognized: its identities belong to {problem}.",
             field="identities", hint="Create a join code for this host: `drydock agents join BLUEPRINT --host HOST`.",
         )  # fmt: skip
     return str(found.pop())

@@ -77,7 +77,7 @@ def _learn(agent: Agent, report: HardwareReport) -> None:
     other = others.first()
     if other is not None:
         shared = next(name for name, value in fresh.items() if other.identities.get(name) == value)
-        raise NotAllowed(f"{shared} {fresh[shared]} is that of {other.place}.", field=f"{FIELD}.{shared}")
+        raise NotAllowed(f"{shared} {fresh[shared]} already identifies {other.place}.", field=f"{FIELD}.{shared}")
     Agent.objects.filter(pk=agent.pk).update(identities={**agent.identities, **fresh})
 
 
@@ -88,7 +88,7 @@ def _number(agent: Agent, report: HardwareReport) -> None:
         last = Agent.objects.filter(pk=agent.pk).values_list("sequence", flat=True).first()
         raise Conflict(
             f"Report {report.sequence} is not new: report {last} was received before.",
-            field="sequence", hint=f"Number the next report {(last or 0) + 1} or higher.",
+            field="sequence", hint=f"Give the next report a sequence number of at least {(last or 0) + 1}.",
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Deprecated: import `InsideTransaction` from `leases.allocator`."""
+"""Deprecated: import `InsideTransaction` from `leases.allocator` instead."""
 
 from __future__ import annotations
 

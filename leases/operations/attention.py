@@ -1,4 +1,4 @@
-"""Items that need attention: broken, quarantined, held, stuck or failing."""
+"""Items that need attention by a person: broken, quarantined, held, stuck or failing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def stuck() -> Q:
 
 
 def undecided() -> Q:
-    """Return the query condition for orphans that need an operator's decision."""
+    """Return the query condition for orphans on which an operator must decide."""
     waits = ~Q(proof=Stray.Proof.PROVEN) & Q(wanted="")
     return waits | Q(wanted="") if settings.DRYDOCK.orphan_dry_run else waits
 
@@ -100,8 +100,8 @@ def _dropped(who: Caller) -> Iterator[Attention]:
     for row in lately:
         yield Attention(
             what="dropped_messages", kind="installation", id=None, name="", since=row.dropped_at,
-            message=f"{row.dropped_messages} broker messages that were not Drydock's own were dropped so far, the "
-                f"last because {row.dropped_message}.",
+            message=f"So far, {row.dropped_messages} broker messages were dropped because Drydock did not send them. "
+                f"The last one was dropped because {row.dropped_message}.",
             mend=("Check who can write to the broker. Give Drydock a broker of its own, or set a password "
 "(BROKER_URL)."),
         )  # fmt: skip

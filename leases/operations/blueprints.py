@@ -1,4 +1,4 @@
-"""Blueprints, for operators (try, add, check, change, drain, remove), and the kinds that they select."""
+"""Blueprints, for operators (try, add, check, change, drain, remove), and the kinds that blueprints select."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from leases.validation.requests import invalid
 
 @input_checks.checked
 def list_(who: Caller, *, type_: str = "") -> list[BlueprintInfo]:
-    """Return all blueprints in the order in which they are tried. Only operators see their configs and errors."""
+    """Return all blueprints in the order in which they are tried. Only operators see configs and errors."""
     found = Blueprint.objects.filter(resource_type=type_) if type_ else Blueprint.objects.all()
     return [_shown(who, info) for info in infos.blueprints(found)]
 
@@ -72,8 +72,8 @@ def add(
 ) -> BlueprintInfo:  # fmt: skip
     """Add a blueprint. It is checked first, and is not enabled if the check finds a fatal problem.
 
-    The operator who adds the blueprint may use it. Raises NotAllowed, InvalidRequest with the field (`config.…` for
-    fields of the kind), and Conflict if the name is taken.
+    The operator who adds the blueprint is authorized to use it. Raises NotAllowed, InvalidRequest with the field
+    (`config.…` for fields of the kind), and Conflict if the name is taken.
     """
     operator_only(who, "add blueprints")
     refuse_inside_transaction("Adding a blueprint")
@@ -102,7 +102,7 @@ def _authorize(who: Caller, made: Blueprint) -> None:
 
 @input_checks.checked
 def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config as the kind parses it. Raises KindNotFound, and InvalidRequest that names `config.<field>`."""
+    """Return the config as the kind parses it. Raises KindNotFound, and InvalidRequest for `config.<field>`."""
     try:
         return registry.kind(kind).Config.model_validate(dict(config)).model_dump(mode="json", exclude_unset=True)
     except ValidationError as error:
@@ -113,8 +113,8 @@ def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def change(who: Caller, name: str, changed: BlueprintChange) -> BlueprintInfo:
     """Change a blueprint.
 
-    If its kind or config changes, its generation is incremented and pending leases are decided again. Raises
-    NotAllowed, NotFound, InvalidRequest.
+    If the blueprint's kind or config changes, its generation is incremented and pending leases are decided again.
+    Raises NotAllowed, NotFound, InvalidRequest.
     """
     operator_only(who, "change blueprints")
     with transaction.atomic():
@@ -148,7 +148,8 @@ def _another(found: Blueprint) -> None:
     new_type = registry.kind(found.kind).resource_type
     if new_type != found.resource_type and Resource.objects.filter(blueprint=found).exists():
         raise Conflict(
-            f"Its resources are of type {found.resource_type!r}, but {found.kind!r} provides {new_type!r}.",
+            f"The blueprint has resources of resource type {found.resource_type!r}, but kind {found.kind!r} provides "
+            f"{new_type!r}.",
             field="kind",
         )
     found.resource_type = new_type
@@ -183,13 +184,13 @@ def enable(who: Caller, name: str) -> BlueprintInfo:
 
 @input_checks.checked
 def disable(who: Caller, name: str) -> BlueprintInfo:
-    """Disable a blueprint, so that no new leases are placed on it. Existing leases are not affected."""
+    """Disable a blueprint, so that no new leases are placed on its resources. Existing leases are not affected."""
     return _switch(who, name, "enabled", False, "disabled")
 
 
 @input_checks.checked
 def drain(who: Caller, name: str, *, drained: bool = True) -> BlueprintInfo:
-    """Drain a blueprint: build no new resources, and remove idle ones. With `drained=False`, end the draining."""
+    """Drain a blueprint: build no new resources, and remove idle ones. With `drained=False`, undrain it."""
     return _switch(who, name, "drained", drained, "drained" if drained else "undrained")
 
 
@@ -260,7 +261,7 @@ EMPTIABLE = (*SPANS, "max_resources", "note")
 
 
 def write_columns(found: Blueprint, changed: BlueprintChange) -> None:
-    """Set the changed columns of a blueprint's row, without saving the row. Raises InvalidRequest."""
+    """Set the changed columns on a blueprint's row, which the caller saves. Raises InvalidRequest."""
     for field in fields(changed):
         value = getattr(changed, field.name)
         if field.name == "clear" or value is None:
@@ -272,15 +273,18 @@ def write_columns(found: Blueprint, changed: BlueprintChange) -> None:
     for column in changed.clear:
         if column not in EMPTIABLE:
             raise InvalidRequest(
-                f"{column!r} cannot be empty.", field="clear", hint=f"Only these can be empty: {', '.join(EMPTIABLE)}."
+                f"{column!r} cannot be empty.",
+                field="clear",
+                hint=f"Only these fields can be empty: {', '.join(EMPTIABLE)}.",
             )
         setattr(found, column, "" if column == "note" else None)
 
 
 def check_limit(found: Blueprint) -> None:
-    """Set a blueprint's limit on resources to the maximum of its kind if the blueprint sets no limit.
+    """Limit the number of a blueprint's resources to what its kind allows.
 
-    Raises InvalidRequest if the blueprint's limit exceeds that maximum.
+    Sets the limit if the blueprint has none. Raises InvalidRequest if the blueprint's limit is higher than its kind
+    allows.
     """
     most = registry.kind(found.kind).most_resources
     if most is None:
@@ -304,16 +308,16 @@ def refuse_longer_default(usual: dt.timedelta | None, longest: dt.timedelta | No
 
 
 def take_defaults(found: Blueprint, changed: BlueprintChange) -> None:
-    """Apply the kind's default idle timeout and check interval to a new blueprint that sets none."""
+    """Set the idle timeout and check interval of a new blueprint to its kind's defaults, if none were given."""
     for column in ("idle_timeout", "check_interval"):
         if getattr(found, column) is None and column not in changed.clear:
             setattr(found, column, getattr(registry.kind(found.kind), column))
 
 
 def idleness(found: Blueprint) -> list[Problem]:
-    """Return a list with a warning if idle resources of a blueprint cost money and it has no idle timeout.
+    """Return a list with one warning if a blueprint has no idle timeout although its idle resources cost money.
 
-    The list is empty otherwise.
+    Otherwise the list is empty.
     """
     if found.idle_timeout is not None or registry.kind(found.kind).idle_timeout is None:
         return []
@@ -333,9 +337,9 @@ def clean_columns(found: Blueprint) -> None:
 
 
 def cycle_problems(found: Blueprint) -> list[Problem]:
-    """Return a list with a fatal problem if this blueprint and enabled ones depend on each other in a cycle.
+    """Return a list with one fatal problem if this blueprint and enabled ones need each other in a cycle.
 
-    The list is empty otherwise.
+    Otherwise the list is empty.
     """
     there = [found, *Blueprint.objects.filter(enabled=True).exclude(pk=found.pk)]
     needs = {one.name: _needed_types(one) for one in there}
@@ -344,17 +348,15 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
     if not circle:
         return []
     if len(circle) == 2:
-        return [
-            Problem(message=f"{found.name} needs a {found.resource_type!r}, which is the type that it provides itself.")
-        ]
+        return [Problem(message=f"{found.name} needs a lease of the type that it provides, {found.resource_type!r}.")]
     return [Problem(message=f"Blueprints that need each other in a cycle cannot serve leases: {' -> '.join(circle)}.")]
 
 
 def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, str]) -> list[str]:
     """Return the names of the blueprints on the shortest dependency cycle through `start`, or an empty list.
 
-    `needs` maps the name of each blueprint to the resource types that it needs, and `gives` to the type that it
-    provides.
+    `needs` maps the name of each blueprint to the resource types that the blueprint needs, and `gives` to the resource
+    type that it provides.
     """
     ways, seen = [[start]], set[str]()
     while ways:
@@ -399,7 +401,7 @@ def schema(kind: str) -> KindInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """The result of a trial. `drafts` lists what the blueprint would build first for a lease without requirements."""
+    """The result of a trial. `drafts` has what the blueprint would build first for a lease without requirements."""
 
     problems: Sequence[Problem] = ()
     drafts: Sequence[Draft] = ()

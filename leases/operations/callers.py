@@ -44,9 +44,9 @@ def operator_only(who: Caller, what: str) -> None:
 
 @checked
 def on_behalf(who: Caller, owner: Any = None) -> Caller:
-    """Return the future owner of a lease: `owner` if given, which only operators may do for other users, or else `who`.
+    """Return the user who will own a lease: `owner` if given, or else `who`.
 
-    Raises NotAllowed.
+    Raises NotAllowed if the caller gives another user without being an operator.
     """
     if owner is None or owner == who.name:
         return who
@@ -61,7 +61,7 @@ def own_leases(who: Caller) -> QuerySet[Lease]:
 
 @checked
 def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
-    """Return a lease that the caller may change. Raises NotFound if it does not exist or belongs to another owner."""
+    """Return a lease that the caller may change. Raises NotFound if there is none, or if another owner has it."""
     found = own_leases(who).filter(pk=lease_id)
     if related:
         found = found.select_related("owner", "resource__blueprint")
@@ -72,7 +72,10 @@ def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
 
 
 def not_theirs(lease_id: int) -> NotFound:
-    """Return the error for a lease that does not exist or is not the caller's. It does not reveal which."""
+    """Return one error for both a lease that does not exist and a lease of another owner.
+
+    The caller cannot tell from the error which of the two is the case.
+    """
     return NotFound(f"Lease {lease_id} does not exist or is not yours.", field="lease")
 
 

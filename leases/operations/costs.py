@@ -75,7 +75,7 @@ def _listed(who: Caller) -> list[tuple[int, BudgetInfo]]:
 
 
 def budget_info(row: Budget) -> BudgetInfo:
-    """Return a budget as a value, with the amount that is currently spent."""
+    """Return a budget as a frozen value, with the amount that is currently spent."""
     return _budget_info(row, *engine.standing([row.pk])[row.pk])
 
 
@@ -155,7 +155,7 @@ Wanted = Mapping[str, Any] | UsageFilter
 def usage_report(who: Caller, wanted: Wanted = UsageFilter(), *, by: str = "owner") -> UsageReport:  # noqa: B008
     """Return the costs within a time span, summed by one dimension. Raises InvalidRequest with the field.
 
-    The dimensions are owner, group, lease, blueprint, kind, resource, place, type and market.
+    The dimensions are owner, group, lease, blueprint, kind, resource, place, (instance) type and market.
     """
     if by not in get_args(By):
         raise InvalidRequest(f"Cannot group by {by!r}.", field="by", hint=f"Choose one of: {', '.join(get_args(By))}.")
@@ -168,7 +168,7 @@ def usage_report(who: Caller, wanted: Wanted = UsageFilter(), *, by: str = "owne
 def usage_records(who: Caller, wanted: Wanted = UsageFilter(), *, after: int = 0, limit: int = 200) -> list[UsageInfo]:  # noqa: B008
     """Return the usage records of a report, ordered by id, starting after id `after`. Raises InvalidRequest."""
     if not 1 <= limit <= MOST_RECORDS:
-        raise InvalidRequest(f"It must be from 1 to {MOST_RECORDS}.", field="limit")
+        raise InvalidRequest(f"The limit must be from 1 to {MOST_RECORDS}.", field="limit")
     input_checks.check("after", after)
     return [UsageInfo(**row) for row in usage.records(_span(who, _read(wanted)), after=after, limit=limit)]
 
@@ -215,5 +215,5 @@ def _sum(pk: int | None, name: str, leases: int, seconds: float, cost: float, ho
 
 
 def usage_dimensions() -> tuple[By, ...]:
-    """Return the dimensions by which costs can be summed."""
+    """Return the names of the dimensions by which costs can be summed."""
     return cast("tuple[By, ...]", get_args(By))

@@ -1,4 +1,4 @@
-"""The credentials that configs of blueprints name, and the polls of their accounts. Secrets are never returned."""
+"""Credentials, which configs of blueprints name, and the polls of their accounts. Secrets are never returned."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _LARGEST = 64 << 10
 
 
 def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
-    """Return all credentials, sorted by name, each with the state of the polls that use it. Raises NotAllowed.
+    """Return all credentials, sorted by name, each with the state of its polls. Raises NotAllowed.
 
-    If `capabilities` is true, the result includes the capabilities of their clouds.
+    If `capabilities` is true, the result includes the capabilities of the clouds that use each credential.
     """
     operator_only(who, "see credentials")
     return _infos(list(Credential.objects.order_by("name")), able=capabilities)
@@ -52,9 +52,9 @@ def get(who: Caller, name: str) -> CredentialInfo:
 
 @input_checks.checked
 def read(who: Caller, name: str) -> CredentialInfo:
-    """Ask workers to run now all polls that use a credential.
+    """Make all polls of a credential due now, so that workers carry them out.
 
-    Raises Conflict if no poll uses it, NotFound, NotAllowed.
+    Raises Conflict if there is nothing to poll with the credential, NotFound, NotAllowed.
     """
     operator_only(who, "poll an account")
     found = row_of(name)
@@ -63,7 +63,7 @@ def read(who: Caller, name: str) -> CredentialInfo:
 
 
 def row_of(name: str) -> Credential:
-    """Return the row of a credential. The caller must already be known to be an operator. Raises NotFound."""
+    """Return the row of a credential. Raises NotFound. Checks no permission: callers must be operators."""
     found = Credential.objects.filter(name=name).first()
     if found is None:
         raise NotFound(f"Credential {name!r} does not exist.", field="name", hint="`drydock credentials` lists them.")
@@ -113,7 +113,7 @@ def _fields(row: Credential) -> tuple[str, ...]:
 
 
 def checked(secrets: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the secrets in the form in which they are stored.
+    """Return the given secrets after checking them, in the form in which they are stored.
 
     Raises InvalidRequest, whose message never contains a secret.
     """
@@ -197,7 +197,7 @@ def remove(who: Caller, name: str) -> None:
         if users := users_of(name):
             names = ", ".join(row.name for row in users)
             raise Conflict(
-                f"The credential is used by blueprint {names}.",
+                f"The credential cannot be removed while these blueprints use it: {names}.",
                 hint="Change these blueprints to another credential first.",
             )
         record_event("credential.removed", f"Credential {name}.", actor=who.actor)
@@ -224,7 +224,7 @@ def set_resource_credential(
 
 
 def polls_of(accounts: Sequence[Credential]) -> dict[int, tuple[ReadingInfo, ...]]:
-    """Return the polls of each credential by its id, ordered by kind, place and type of poll."""
+    """Return the polls of each credential, by credential id. They are ordered by kind, place and type of poll."""
     found: dict[int, list[ReadingInfo]] = {}
     for row in Reading.objects.filter(credential__in=accounts).order_by("kind", "place", "what"):
         found.setdefault(row.credential_id, []).append(_poll_info(row))
@@ -240,7 +240,7 @@ def _poll_info(row: Reading) -> ReadingInfo:
 
 
 def pollers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
-    """Return the kinds among `kinds` that poll providers for offers.
+    """Return which of `kinds` poll providers for offers.
 
     If `able` is true, also load the clients of the clouds, and return the capabilities of the clouds.
     """
@@ -260,7 +260,7 @@ def _poller(name: str, able: bool) -> ReaderInfo:
 def make_polls_due(who: Caller, account: Credential, kinds: Iterable[str]) -> int:
     """Make all polls of an account due now, and notify a worker. Return the number of polls.
 
-    Raises Conflict if there is nothing to poll, NotAllowed.
+    Raises Conflict if there is nothing to poll, and NotAllowed.
     """
     operator_only(who, "poll an account")
     reading = [kind for kind in sorted(set(kinds)) if reads(kind)]

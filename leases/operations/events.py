@@ -1,4 +1,4 @@
-"""Events that the caller may see."""
+"""List and follow the events that the caller may see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_(
 ) -> list[EventInfo]:  # fmt: skip
     """Return events in the order of their ids, starting after id `after`. `kind` is a prefix of the kinds to return.
 
-    If `newest` is true, return the last `limit` events instead.
+    If `newest` is true, the last `limit` events are returned instead.
     """
     found = Event.objects.filter(theirs(who), id__gt=after)
     chosen = {

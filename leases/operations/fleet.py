@@ -1,4 +1,4 @@
-"""The fleet: blueprints as backends with capacity and cost, and orphans (provider objects without a row)."""
+"""The fleet: blueprints as backends with capacity and cost, and orphans (provider objects without a resource)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ _DONE = {"destroy": "destroyed", "adopt": "adopted"}
 
 
 def list_orphans(who: Caller) -> list[OrphanInfo]:
-    """Return provider objects without a row, then rows without a provider object. Raises NotAllowed."""
+    """Return provider objects without a resource, then resources without a provider object. Raises NotAllowed."""
     operator_only(who, "see orphans")
     strays = Stray.objects.select_related("blueprint").order_by("proof", "id")[:MOST_ORPHANS]
     missing = (
@@ -128,10 +128,10 @@ def list_orphans(who: Caller) -> list[OrphanInfo]:
 def settle_orphan(who: Caller, stray_id: int, act: str, *, dry_run: bool = False) -> OrphanInfo:
     """Request that an orphan be destroyed (`destroy`) or adopted as a resource (`adopt`).
 
-    The next search that finds the orphan, long enough after the first one, carries out the request. If `dry_run` is
-    true, nothing is written, and `message` says what would be done. Raises NotFound, NotAllowed, InvalidRequest,
-    and Conflict in a suspended installation, for a suspect (which is never changed), and for adopting anything
-    other than a machine.
+    The request is carried out by the next search that finds the orphan long enough after the first search that found
+    it. If `dry_run` is true, nothing is written, and `message` says what would be done. Raises NotFound, NotAllowed,
+    InvalidRequest, and Conflict in a suspended installation, for a suspect (which is never changed), and for adopting
+    anything other than a machine.
     """
     operator_only(who, f"{act} orphans")
     if act not in _DONE:
@@ -187,7 +187,7 @@ def _not_before(stray: Stray) -> dt.datetime:
 
 
 def orphan_info(stray: Stray) -> OrphanInfo:
-    """Return an orphan as a value. The blueprint of the row must be loaded."""
+    """Return an orphan as a frozen value. The blueprint of the orphan's row must be loaded."""
     facts, suspect = stray.facts, stray.proof == SUSPECT
     return OrphanInfo(
         id=stray.pk, side="object", key=stray.key, what=stray.what or stray.blueprint.resource_type,

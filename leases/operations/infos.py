@@ -1,4 +1,4 @@
-"""Converts rows to the frozen values that callers receive, such as LeaseInfo."""
+"""Convert rows to the frozen values that callers receive, such as LeaseInfo."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ from leases.workloads import outcomes
 
 
 def leases(found: QuerySet[Lease], who: Caller | None = None) -> list[LeaseInfo]:
-    """Return leases as values, in a fixed number of statements.
+    """Return leases as frozen values, in a fixed number of statements.
 
-    `who` is the caller, by default the owner of each lease. A value has only what this user may see.
+    `who` is the caller, by default the owner of each lease. A value contains only what this user may see.
     """
     return _infos(list(with_workers(found.select_related("owner", "resource__blueprint", "group"))), who)
 
 
 def lease(row: Lease, who: Caller | None = None) -> LeaseInfo:
-    """Return a lease as a value that has only what the caller `who` may see. The default for `who` is the owner."""
+    """Return a lease as a frozen value with only what the caller `who`, by default the owner, may see."""
     if row.state in ("acquired", "released"):
         row.unattended = Lease.objects.filter(installation.unattended(), pk=row.pk).exists()  # type: ignore[attr-defined]
     return _infos([row], who)[0]
@@ -68,7 +68,7 @@ def _infos(rows: list[Lease], who: Caller | None) -> list[LeaseInfo]:
 def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, WaitingInfo]:
     """Return the reason why each pending lease waits, by lease id.
 
-    `who` is the caller, by default the owner of each lease. A reason has only what this user may see.
+    `who` is the caller, by default the owner of each lease. The reason contains only what this user may see.
     """
     pending = [row for row in found if row.state == "pending"]
     if not pending:
@@ -78,9 +78,9 @@ def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, Waitin
 
 
 def with_waits(found: Iterable[Any], who: Caller) -> None:
-    """Set the attribute `why` of each pending lease to the reason why it waits. `said` uses this attribute.
+    """Set the attribute `why` of each pending lease to the reason why the lease waits. `said` uses this attribute.
 
-    The reason has only what the caller `who` may see.
+    The reason contains only what the caller `who` may see.
     """
     pending = [row for row in found if row.state == "pending"]
     why = waits(pending, who)
@@ -93,7 +93,7 @@ def _asker(row: Lease, who: Caller | None) -> Asker:
 
 
 def with_workers(found: QuerySet[Lease]) -> QuerySet[Lease]:
-    """Annotate each lease with `unattended`: whether it waits while no worker is alive. `said` uses that."""
+    """Annotate each lease with `unattended`, whether it waits while no worker is alive. `said` uses this annotation."""
     return progress.with_failure(found).annotate(
         unattended=ExpressionWrapper(installation.unattended(), output_field=BooleanField())
     )
@@ -112,8 +112,8 @@ _NO_WORKER = "No worker is alive, so nothing is built, cleaned or ended. Before 
 def said(row: Lease, why: WaitingInfo | None = None) -> Said:
     """Return the reason for the state of a lease, and the message to show.
 
-    For a pending lease, they are the reason why it waits; for other leases, those stored with the row. If no worker is
-    alive, the message says so.
+    For a pending lease, this is why it waits. For any other lease, reason and message come from its row. If no worker
+    is alive, the message says so.
     """
     why = why or getattr(row, "why", None)
     if why is not None:
@@ -130,7 +130,7 @@ _DECIDED = ("acquired", "broken")
 def lease_info(
     row: Lease, *, why: WaitingInfo | None = None, under_way: Progress | None = None, watch: Watch | None = None
 ) -> LeaseInfo:
-    """Return a lease as a value. The owner, resource and blueprint of the row must be loaded."""
+    """Return a lease as a frozen value. The owner, resource and blueprint of its row must be loaded."""
     resource, told = row.resource, said(row, why)
     stored = {name: getattr(row, column) for name, column in _stored(LeaseInfo, Lease)}
     return LeaseInfo(**stored | {
@@ -153,7 +153,7 @@ def _stored(value: type, model: type[Model]) -> tuple[tuple[str, str], ...]:
 
 
 def verdicts(stored: Any) -> tuple[Verdict, ...]:
-    """Return the verdicts on candidates that a lease stores."""
+    """Return the verdicts stored with a lease, one for each candidate."""
     return tuple(Verdict(**{name: one.get(name, "") for name in _VERDICT}) for one in stored or ())
 
 
@@ -161,7 +161,7 @@ _VERDICT = ("blueprint", "answer", "sentence", "offer")
 
 
 def interface_names(kind: str) -> tuple[str, ...]:
-    """Return the names of the interfaces of a kind's leases. Returns none if the kind cannot be loaded."""
+    """Return the names of the interfaces that leases of this kind have, or none if the kind cannot be loaded."""
     try:
         return tuple(sorted(registry.kind(kind).interfaces()))
     except DrydockError:
@@ -169,7 +169,7 @@ def interface_names(kind: str) -> tuple[str, ...]:
 
 
 def resources(found: QuerySet[Resource]) -> list[ResourceInfo]:
-    """Return resources as values."""
+    """Return resources as frozen values."""
     words = Event.objects.filter(resource=OuterRef("pk"), kind="resource.check_failed").order_by("-id")
     found = found.annotate(check_words=Case(When(check_failures__gt=0, then=Subquery(words.values("message")[:1]))))
     rows = list(
@@ -180,7 +180,10 @@ def resources(found: QuerySet[Resource]) -> list[ResourceInfo]:
 
 
 def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
-    """Return a resource as a value. The blueprint, capacities, parts, shares and identities of the row must be loaded."""
+    """Return a resource as a frozen value.
+
+    The blueprint, capacities, parts, shares and identities of its row must be loaded.
+    """
     usage = {n: Usage(total=getattr(row, f"total_{n}"), used=getattr(row, f"used_{n}")) for n in CLASSES}
     usage |= {c.name: Usage(total=c.total, used=c.used) for c in row.capacities.all()}
     return ResourceInfo(
@@ -220,7 +223,7 @@ def problems(row: Resource) -> tuple[str, ...]:
 
 
 def failure(row: Failure | None) -> FailureInfo | None:
-    """Return the last failed action on a resource as a value, or None if no action failed."""
+    """Return the last failed action on a resource as a frozen value, or None if no action failed."""
     if row is None:
         return None
     return FailureInfo(
@@ -229,7 +232,7 @@ def failure(row: Failure | None) -> FailureInfo | None:
 
 
 def declared_act(act: DeclaredAct) -> dict[str, Any]:
-    """Return the declaration of an act as the fields of a value."""
+    """Return the fields of `ActInfo` that an act's declaration determines."""
     same = ("name", "summary", "by", "holders", "power", "dangerous")
     return {name: getattr(act, name) for name in same} | {"arguments": act.Arguments.model_json_schema()}
 
@@ -239,7 +242,7 @@ def _part(part: Any) -> Mapping[str, Any]:
 
 
 def blueprints(found: QuerySet[Blueprint], problems: Iterable[Mapping[str, Any]] = ()) -> list[BlueprintInfo]:
-    """Return blueprints as values. `problems` are those that a check of the blueprint has just found."""
+    """Return blueprints as frozen values. `problems` are those that a check has just found."""
     there = Resource.objects.filter(blueprint=OuterRef("pk"), gone_at=None).order_by().values("blueprint")
     counts = {
         "there": Coalesce(Subquery(there.annotate(n=Count("pk")).values("n")), 0),
@@ -263,7 +266,7 @@ def _blueprint(row: Any, problems: tuple[Mapping[str, Any], ...]) -> BlueprintIn
 
 
 def event(row: Event) -> EventInfo:
-    """Return one event as a value."""
+    """Return one event as a frozen value."""
     return EventInfo(
         id=row.pk, at=row.at, kind=row.kind, message=row.message, reason=row.reason, actor=row.actor,
         lease=row.lease_id, resource=row.resource_id, blueprint=row.blueprint_id, from_state=row.from_state,
@@ -272,7 +275,7 @@ def event(row: Event) -> EventInfo:
 
 
 def job(row: Job) -> JobInfo:
-    """Return one job as a value."""
+    """Return one job as a frozen value."""
     return JobInfo(
         id=row.pk, lease=row.lease_id, command=row.command, state=row.state, exit_code=row.exit_code,
         message=row.message, ends_lease=row.ends_lease, apart=row.apart, cancelling=row.cancel_wanted,
@@ -281,7 +284,7 @@ def job(row: Job) -> JobInfo:
 
 
 def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
-    """Return the workload and metrics of each lease that has any, by lease id, in at most one statement."""
+    """Return the workload and metrics of each lease that has either, by lease id. Uses at most one statement."""
     ids = [row.pk for row in rows if row.watched]
     if not ids:
         return {}
@@ -295,7 +298,7 @@ def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
 
 
 def workload(watch: Watch | None) -> WorkloadInfo | None:
-    """Return the workload of a lease as a value, or None if the lease has none."""
+    """Return the workload of a lease as a frozen value, or None if the lease has none."""
     if watch is None or watch.workload is None:
         return None
     asked, job = watch.workload, watch.job
@@ -313,7 +316,7 @@ def workload(watch: Watch | None) -> WorkloadInfo | None:
 
 
 def metrics(watch: Watch | None) -> MetricsInfo | None:
-    """Return the measured usage of a lease as a value, or None if its usage is not measured."""
+    """Return the measured usage of a lease as a frozen value, or None if its usage is not measured."""
     if watch is None:
         return None
     return MetricsInfo(
@@ -336,9 +339,10 @@ def kept_output(job_id: int, offset: int, limit: int) -> JobPart | None:
 
 
 def output_part(head: bytes, tail: bytes, size: int, offset: int, limit: int) -> JobPart:
-    """Return at most `limit` bytes of an output, starting at `offset`. `size` is the size of the whole output in bytes.
+    """Return at most `limit` bytes of an output of `size` bytes, starting at `offset`.
 
-    A placeholder stands for the bytes between `head` and `tail`, which were not kept.
+    Only the beginning `head` and the end `tail` of the output were kept. A placeholder stands for the bytes between
+    them.
     """
     resumes = size - len(tail)
     missing = resumes - len(head)

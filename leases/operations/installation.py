@@ -1,4 +1,4 @@
-"""The installation: its workers, its suspension, and operators' actions for work that makes no progress."""
+"""The installation: its workers, its suspension, and what operators can do about work that makes no progress."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class InstallationInfo:
-    """The status of the installation. `problem` is the reason for a suspension, and `held` the postponed actions."""
+    """The status of the installation. `problem` says why it is suspended, and `held` lists the postponed actions."""
 
     uuid: str
     epoch: int
@@ -54,7 +54,7 @@ class InstallationInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class StrayInfo:
-    """An orphan: its name, the blueprint whose search found it, and the planned action."""
+    """An orphan: its name, the blueprint whose search found it, and what will be done with it."""
 
     key: str
     blueprint: str
@@ -65,7 +65,7 @@ class StrayInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerInfo:
-    """A worker, and how many seconds ago it sent its last heartbeat."""
+    """A worker, and how many seconds ago the worker sent its last heartbeat."""
 
     name: str
     queues: list[str]
@@ -124,7 +124,7 @@ def suspend(who: Caller, message: str) -> InstallationInfo:
 
 
 def strays(who: Caller) -> list[StrayInfo]:
-    """Return the objects at providers that have our tag and no row."""
+    """Return the objects at providers that have our tags and belong to no resource."""
     operator_only(who, "see orphans")
     return [
         StrayInfo(key=s.key, blueprint=s.blueprint.name, first_seen_at=s.first_seen_at, seen_at=s.seen_at,
@@ -134,7 +134,7 @@ def strays(who: Caller) -> list[StrayInfo]:
 
 
 def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
-    """Return all workers that have not shut down. Those not seen for `lost_after` seconds are marked as lost."""
+    """Return all workers that have not shut down. Those without a heartbeat for `lost_after` seconds count as lost."""
     operator_only(who, "see workers")
     found = rows(
         "SELECT name, queues, greatest(0, extract(epoch FROM statement_timestamp() - seen_at))::float8"
@@ -146,7 +146,7 @@ def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
 def worker_alive() -> bool:
     """Return whether a worker in another process sent a heartbeat recently.
 
-    With private engines, also checks that the process of a worker on this machine still runs.
+    A worker of the private engines on this machine counts only if its process is still running.
     """
     return any(_there(name) for name in workers_seen())
 
@@ -167,10 +167,10 @@ def workers_alive(who: Caller) -> Workers:
 
 
 def unattended() -> Q:
-    """Return the query condition for leases that wait while no worker or sweep is running.
+    """Return the query condition for leases that wait while no worker and no sweep is running.
 
-    No worker was seen and no sweep was completed for some seconds. While the broker is unavailable, Celery beat
-    sweeps by itself.
+    This is assumed if no worker sent a heartbeat and no sweep was completed for some seconds. While the broker is
+    unavailable, Celery beat runs the sweeps itself.
     """
     lately = Now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
     nobody = ~Exists(Worker.objects.filter(seen_at__gt=lately)) & ~Exists(
@@ -206,7 +206,7 @@ def _lives(process: int) -> bool:
 
 
 def failing_blueprints() -> dict[str, str]:
-    """Return the problem of each enabled blueprint that cannot work, by the name of the blueprint.
+    """Return why each failing blueprint cannot work, by the name of the blueprint. Checks enabled blueprints only.
 
     Asks the kinds of the blueprints, which may call providers, but creates nothing.
     """
@@ -234,9 +234,9 @@ def failing_resources() -> list[str]:
 
 @checked
 def reclaim(who: Caller, *, type_: str = "", blueprint: str = "", limit: int = 100) -> list[int]:
-    """Remove idle resources, starting with those that hold leases on others.
+    """Remove idle resources, on which there are no leases. Return the ids of the resources removed.
 
-    Return the ids of the resources removed.
+    Starts with resources that need leases on other resources, because removing these frees the others too.
     """
     operator_only(who, "reclaim resources")
     held = Lease.objects.filter(for_resource=OuterRef("pk"), state__in=("pending", "acquired", "active"))
@@ -261,8 +261,8 @@ def _give_up(resource_id: int, actor: str) -> bool:
 def sweep_now(who: Caller, *, here: bool | None = None) -> int:
     """Run every periodic check once. Return the number of items that were due or handled.
 
-    If `here` is true, this process also carries out the work that the checks find. By default, it does so if no
-    worker is alive.
+    If `here` is true, this process also carries out the work that the checks find. The default is true if no worker is
+    alive, and false otherwise.
     """
     operator_only(who, "sweep")
     if here or (here is None and not worker_alive()):
@@ -272,7 +272,7 @@ def sweep_now(who: Caller, *, here: bool | None = None) -> int:
 
 @checked
 def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = None) -> int:
-    """Delete remembered errors, so that the offers they excluded are tried again at once. Return how many."""
+    """Delete remembered errors, so that excluded offers are tried again at once. Return the number deleted."""
     operator_only(who, "clear remembered errors")
     found = RememberedError.objects.select_related("blueprint")
     chosen = {"blueprint__name": blueprint or None, "pk": error_id}
@@ -289,9 +289,9 @@ def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = Non
 def resolve(
     who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, yes: bool = True, message: str = "",
 ) -> None:  # fmt: skip
-    """Record an operator's answer to a held step, which the step receives when it is called again.
+    """Record an operator's answer to a step that waits for a person. The step gets the answer when it is called again.
 
-    `yes` means that the task has been done, or answers the question.
+    `yes` means that the task has been done, or answers the question with yes.
 
     Raises InvalidRequest, NotFound, Conflict.
     """

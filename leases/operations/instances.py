@@ -1,4 +1,4 @@
-"""Instances: leases on whole cloud machines, requested and shown in the cloud's own terms."""
+"""Instances: leases of whole cloud machines, requested and shown in the words that clouds use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARKETS = {"on_demand": ["on_demand"], "spot": ["spot"], "any": ["on_demand", "
 
 
 class InstanceRequest(BaseModel):
-    """A request for one whole cloud machine. The cheapest offer that meets it is preferred."""
+    """A request for one whole cloud machine. If several offers meet the request, the cheapest is preferred."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,9 +69,9 @@ class InstanceRequest(BaseModel):
     idempotency_key: Key | None = None
 
     def lease(self) -> dict[str, Any]:
-        """Return the lease request for this instance.
+        """Return this request as a lease request.
 
-        It is exclusive and names a market, so only cloud machines match.
+        The lease is exclusive and its requirements name a market, so only cloud machines match.
         """
         wanted: dict[str, Any] = {
             "market": _MARKETS[self.market], "instance_type": self.instance_type, "region": self.location,
@@ -96,7 +96,7 @@ def _said(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_request(given: Mapping[str, Any] | InstanceRequest) -> InstanceRequest:
-    """Return the checked request. Raises InvalidRequest with the field."""
+    """Return the request after checking it. Raises InvalidRequest with the field."""
     if isinstance(given, InstanceRequest):
         return given
     if not isinstance(given, Mapping):
@@ -121,7 +121,7 @@ _ACTS: dict[str, Callable[[Caller, int], Any]] = {
 def create(who: Caller, given: Mapping[str, Any] | InstanceRequest, *, owner: Any = None) -> InstanceInfo:
     """Request an instance. It is pending unless an idle machine meets the request.
 
-    Raises InvalidRequest with the field, Conflict if the idempotency key was used for another request, NotAllowed.
+    Raises InvalidRequest with the field, Conflict if the idempotency key was used for a different request, NotAllowed.
     """
     asked = read_request(given)
     return get(who, leases.request(who, asked.lease(), owner=owner, endless=True))
@@ -140,9 +140,9 @@ def list_(
     who: Caller, *, owner: Any = None, states: Collection[str] = (), location: str = "", instance_type: str = "",
     tag: str = "", name: str = "", all_: bool = False, limit: int = 200, before: int | None = None,
 ) -> list[InstanceInfo]:  # fmt: skip
-    """Return instances, newest first. Ended ones are included if `all_` is true or `states` names their state.
+    """Return instances, newest first. Ended instances are included if `all_` is true or `states` contains their state.
 
-    `tag` is `key` or `key=value`. `before` returns only ids below it, for paging.
+    `tag` is `key` or `key=value`. For paging, `before` returns only instances with a lower id.
     """
     found = _instances(who)
     if owner is not None:
@@ -174,9 +174,10 @@ def _of(found: QuerySet[Any], states: Collection[str], all_: bool) -> QuerySet[A
 
 @checked
 def end(who: Caller, lease_id: int) -> InstanceInfo:
-    """Release an instance. May be repeated. Raises NotFound.
+    """Release an instance. Releasing it again has no effect. Raises NotFound.
 
-    If its blueprint keeps idle machines, the machine is kept for the next lease (`released`), else it is destroyed.
+    If the blueprint keeps idle machines, the machine is kept for the next lease (`released`); otherwise it is
+    destroyed.
     """
     _one(who, lease_id)
     leases.release(who, lease_id)
@@ -267,7 +268,7 @@ def _message(row: Any, failure: Failure | None) -> str:
 
 
 def of_lease(row: Lease) -> InstanceInfo | None:
-    """Return a lease as an instance, or None if it is not on a whole cloud machine."""
+    """Return a lease as an instance, or None if it was not requested as a whole cloud machine."""
     host = row.type == "host" and row.exclusive and "market" in row.requirements
     if not host or row.for_resource_id is not None or row.for_lease_id is not None:
         return None

@@ -1,4 +1,4 @@
-"""Operations that use leases: commands, files, the web server, and SSH access to the host."""
+"""Operations on the hosts of leases: commands, files, the web server, and SSH access."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONGEST = 86_400.0
 
 @checked
 def interface(who: Caller, lease_id: int, name: str) -> Interface:
-    """Return the interface `name` of an active lease. Each of its operations first checks the lease again.
+    """Return the interface `name` of an active lease. Every call of the interface first checks the lease again.
 
     Raises NotFound, LeaseEnded, NotSupported if the kind does not provide the interface, and InsideTransaction.
     """
@@ -204,7 +204,7 @@ def httpd(who: Caller, lease_id: int) -> Httpd:
 
 @checked
 def server_act(who: Caller, lease_id: int, name: str) -> ServerInfo:
-    """Perform one of `SERVER_ACTS`, and return the status of the web server afterwards.
+    """Perform one of `SERVER_ACTS` on the web server, and return its status afterwards.
 
     Records an event if the act changes anything. Raises InvalidRequest for an unknown act, and what the method of
     `Httpd` raises.
@@ -262,10 +262,10 @@ def server_log(who: Caller, lease_id: int, kind: str = "access", *, offset: int 
 
 @checked
 def access(who: Caller, lease_id: int) -> AccessInfo:
-    """Return the address, user and host keys by which SSH reaches an active lease now, without secrets.
+    """Return the address, user and host keys for reaching an active lease by SSH. Contains no secrets.
 
-    A machine that was restarted may have another address. Raises NotFound, LeaseEnded, NotSupported if the lease is
-    not reached by SSH, and Conflict while the installation is suspended.
+    A machine that was restarted may have another address. Raises NotFound, LeaseEnded, NotSupported if the lease cannot
+    be reached by SSH, and Conflict while the installation is suspended.
     """
     lease = lease_of(who, lease_id, related=True)
     still_mine(lease_id, lease.owner_id)
@@ -280,11 +280,10 @@ def access(who: Caller, lease_id: int) -> AccessInfo:
 
 @checked
 def local_account(who: Caller, lease_id: int) -> LocalEndpoint | None:
-    """Return the local account of an active lease, for opening a terminal.
+    """Return the account of an active lease on this machine, for opening a terminal, or None if the lease has none.
 
-    Returns None if the lease does not use a local account. Records an event, as `run_command` does. Raises
-    NotFound, LeaseEnded, Unreachable if the account is on another machine, and Conflict while the installation is
-    suspended.
+    Records an event, as `run_command` does. Raises NotFound, LeaseEnded, Unreachable if the account is on another
+    machine, and Conflict while the installation is suspended.
     """
     lease = lease_of(who, lease_id, related=True)
     still_mine(lease_id, lease.owner_id)
@@ -314,8 +313,8 @@ def _endpoint(lease: Lease) -> SshEndpoint:
     found = endpoint_from_json(said) if said else None
     if not isinstance(found, SshEndpoint):
         raise NotSupported(
-            f"A lease on {lease.resource.blueprint.kind} is not reached by SSH.",
-            hint="Use its interfaces: drydock run, drydock cp.", capability="access",
+            f"A lease of kind {lease.resource.blueprint.kind} cannot be reached by SSH.",
+            hint="Use the interfaces of the lease: drydock run, drydock cp.", capability="access",
         )  # fmt: skip
     return replace(found, host=lease.resource.facts.get("address") or found.host)
 
@@ -343,7 +342,7 @@ def _plain(line: str) -> str:
 def ssh_config(lease_id: int, there: SshEndpoint, *, made: bool) -> str:
     """Return the lease's entry for ~/.ssh/config.
 
-    If `made` is true, the key pair was generated for the lease, and the entry names a file for its private key.
+    If `made` is true, the key pair was generated for the lease, and the entry names a file for the private key.
     """
     lines = [
         f"Host drydock-{lease_id}", f"    HostName {there.host.replace('%', '%%')}", f"    Port {there.port}", f"    User {there.user}",

@@ -29,11 +29,11 @@ def start(
     who: Caller, lease_id: int, words: Sequence[str] | str, *, env: Mapping[str, str] | None = None, cwd: str = "",
     ends_lease: bool = False, stdin: bytes = b"", apart: bool = False,
 ) -> JobInfo:  # fmt: skip
-    """Start a command that continues after this call returns, with `stdin` as its input.
+    """Start a command as a job, which continues after this call returns. `stdin` is the job's standard input.
 
     If `ends_lease` is true, the lease is released when the job ends. If `apart` is true, standard error is kept
-    separately. The row is written before the host is called, so that a worker starts the job if this process dies
-    in between. Raises NotFound, LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
+    separately. The row of the job is written before the host is called, so that a worker starts the job if this process
+    dies in between. Raises NotFound, LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
     """
     argv_of(words)
     exports(list((env or {}).items()))
@@ -60,7 +60,7 @@ def start(
 
 @input_checks.checked
 def get(who: Caller, job_id: int) -> JobInfo:
-    """Return a job, after its state was read from its host.
+    """Read a job's state from its host, and return the job.
 
     Raises NotFound, and errors from the connection to the host.
     """
@@ -91,9 +91,9 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
     job = _job(who, job_id)
     if stream == "stderr" and not job.apart:
         raise NotSupported(
-            f"Job {job_id} stores standard output and standard error together.",
+            f"Job {job_id} stores standard error only together with standard output.",
             field="stream",
-            hint="Start the job with `apart` to store them separately.",
+            hint="Read stdout for both, or start the job with `apart` to store them separately.",
         )
     refuse_inside_transaction("Reading a job's output")
     if job.state == Job.State.PENDING:
@@ -115,7 +115,7 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
 
 @input_checks.checked
 def cancel(who: Caller, job_id: int) -> JobInfo:
-    """Terminate the processes of a job. If its host cannot be reached, a worker tries again later.
+    """Terminate the processes of a job. If the job's host cannot be reached, a worker tries again later.
 
     Raises NotFound, and errors from the connection to the host.
     """
@@ -158,10 +158,10 @@ def remove_path(who: Caller, lease_id: int, path: str, *, recursive: bool = Fals
 
 @checked
 def begin_removal(who: Caller, lease_id: int, path: str, *, recursive: bool, seconds: float) -> JobInfo | None:
-    """Remove a file or folder within `seconds`. Return the job that continues the removal, or None if it is done.
+    """Remove a file or folder within `seconds`. Return None, or the job that continues a removal that takes longer.
 
-    Records an event. Raises what `Filesystem.remove` raises, and DeadlineExceeded if the lease cannot run commands.
-    In that case, another call continues the removal.
+    Records an event. Raises what `Filesystem.remove` raises, and DeadlineExceeded if the removal takes longer but the
+    lease cannot run commands, and so no jobs. To continue the removal, call again.
     """
     files, job = interfaces.filesystem(who, lease_id), None
     try:

@@ -44,8 +44,8 @@ NEAR = ("", "prefer", "require")
 def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None, endless: bool = False) -> int:
     """Request one lease and return its id. Claims room at once unless the caller has a transaction open.
 
-    A request without an end gets the shortest default that applies, unless `endless` is true. Raises
-    InvalidRequest, NotAllowed, and Conflict if the idempotency key was used for another request.
+    A request without an end gets the shortest default duration that applies, unless `endless` is true. Raises
+    InvalidRequest, NotAllowed, and Conflict if the idempotency key was used for a different request.
     """
     whose = on_behalf(who, owner)
     asked = requests.read(given)
@@ -58,8 +58,8 @@ def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any 
 def request_patiently(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None) -> int:
     """Request one lease as `request` does, and retry while the database is not reachable.
 
-    A request without an idempotency key is given one, so that a retry finds the lease if only the reply was lost.
-    Does not retry inside a transaction of the caller. Raises what `request` raises.
+    Gives a request without an idempotency key a new key, so that a retry finds the lease if only the reply was lost.
+    Does not retry inside a caller's transaction. Raises what `request` raises.
     """
     asked = requests.read(given)
     if connection.in_atomic_block:
@@ -74,12 +74,12 @@ def request_group(
     who: Caller, given: Sequence[Mapping[str, Any] | LeaseRequest], *, owner: Any = None, same: str = "",
     different: str = "", near: str = "", idempotency_key: str | None = None,
 ) -> list[int]:  # fmt: skip
-    """Request several leases that are granted all together or not at all. Return their ids in order.
+    """Request several leases, granted all together or not at all. Return their ids in the order of the requests.
 
-    `same` (`resource`, `parent` or `host`) and `different` (`resource` or `parent`) say what the leases must share and
-    what they must not share. With `host`, all are on one host: on itself, or on the devices in it. `near` implies
-    `host`: with `prefer`, the devices nearest one another that are free are chosen; with `require`, the leases wait for
-    devices that share a place narrower than the host. A request with a `count` stands for that many leases. Raises
+    All leases must have the same resource, parent or host (`same`), or different resources or parents (`different`).
+    With `host`, every lease is on one host or on a device in that host. `near` implies `host`: with `prefer`, the free
+    devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower than
+    the host. A request with a `count` stands for that many leases. Raises
     what `request` raises.
     """
     for field, value, known in (("same", same, SAME), ("different", different, DIFFERENT), ("near", near, NEAR)):
@@ -95,7 +95,7 @@ def request_group(
     keyed = idempotency_key is not None
     given = [one for each in given[: LARGEST_GROUP + 1] for one in requests.members(each, keyed=keyed)]
     if not 1 <= len(given) <= LARGEST_GROUP:
-        raise InvalidRequest(f"A group must have 1 to {LARGEST_GROUP} leases.", field="leases")
+        raise InvalidRequest(f"A group of leases must have 1 to {LARGEST_GROUP} members.", field="leases")
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= 255:
         raise InvalidRequest("An idempotency key must have 1 to 255 characters.", field="idempotency_key")
     whose = on_behalf(who, owner)
@@ -126,7 +126,7 @@ def request_group_patiently(
 def explain(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None) -> Explanation:
     """Return what would happen to a request now, with the verdict on every candidate. Writes nothing.
 
-    The request is inserted in a transaction that is rolled back, so that it passes the same checks as a real one.
+    Inserts the request in a transaction that is rolled back, so that it passes the same checks as a real request.
     Raises InvalidRequest, NotAllowed.
     """
     whose = on_behalf(who, owner)
@@ -203,7 +203,7 @@ OVER = ("destroyed", "broken")
 
 
 def moved(lease_id: int, known: LeaseInfo | None) -> bool:
-    """Return whether the state, reason or message of a lease differs from `known`.
+    """Return whether the state, reason or message of a lease has changed since `known` was read.
 
     Uses one cheap statement, for polling. For a pending lease, only the state is compared, because the reason for
     waiting is expensive to compute.
@@ -226,9 +226,8 @@ def get(who: Caller, lease_id: int) -> LeaseInfo:
 def named(who: Caller, name: str) -> int:
     """Return the id of the lease with this name. Raises NotFound, Conflict.
 
-    This is the caller's own live lease with the name. If an operator has none, it is the live lease of another
-    owner, and Conflict is raised if there are several. Otherwise it is the caller's newest ended lease with the
-    name.
+    The caller's own live lease comes first. Operators get another owner's live lease if they have none themselves, or
+    Conflict if several other owners have one. After that comes the caller's newest ended lease.
     """
     own = Lease.objects.filter(owner_id=who.id, name=name, need="").order_by("-id")
     first = own.filter(state__in=UNFINISHED).first()
@@ -262,8 +261,8 @@ def list_(
 ) -> list[LeaseInfo]:  # fmt: skip
     """Return leases that the caller may see, newest first. `label` is `key` or `key=value`.
 
-    If `held` is true, leases that other leases and resources hold are included. `before` returns only ids below it,
-    for paging.
+    If `held` is true, leases that other leases and resources hold are included. For paging, `before` returns only
+    leases with a lower id.
     """
     for state in states or ():
         if state not in tuple(LeaseState):
@@ -298,7 +297,7 @@ def group(who: Caller, group_id: int) -> list[LeaseInfo]:
 
 @checked
 def set_note(who: Caller, lease_id: int, *, note: str) -> LeaseInfo:
-    """Set the note of a lease, which may have ended. An empty note removes it. Return the lease.
+    """Set the note of a lease and return the lease, which may have ended. An empty note removes the old one.
 
     Raises NotFound, and InvalidRequest for a note that is too long.
     """
@@ -314,12 +313,12 @@ def set_note(who: Caller, lease_id: int, *, note: str) -> LeaseInfo:
 
 @checked
 def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
-    """Transfer an active lease to another user, with its files. Its processes end, and its keys are replaced.
+    """Transfer an active lease, with its files, to another user. The lease's processes end, and its keys are replaced.
 
     Owners can transfer leases to users of their own groups, and operators to anyone. The quota, the budgets and the
-    authorizations of the other user must allow the lease. If they do not, only operators are told which of them.
-    Raises NotFound, InvalidRequest, Conflict, NotAllowed, and NotSupported if the kind cannot transfer leases, or
-    if the lease has rights on its host with which its former owner could keep access.
+    authorizations of the other user must allow the lease. If not, only operators are told which of them forbids it.
+    Raises NotFound, InvalidRequest, Conflict, NotAllowed, and NotSupported if the kind cannot transfer leases, or if
+    the lease has rights on its host with which its former owner could keep access.
     """
     lease = lease_of(who, lease_id, related=True)
     receiver = _receiver(who, to)
@@ -334,7 +333,7 @@ def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
             raise
         raise Conflict(
             f"{to} cannot take over lease {lease_id} because of a quota, a budget, a missing authorization "
-            "or a lease of the same name.", field="to", hint=f"{to} or an operator can see which of these.",
+            "or a lease of the same name.", field="to", hint=f"{to} or an operator can see which of these forbids it.",
         ) from None  # fmt: skip
 
 
@@ -348,7 +347,9 @@ def _receiver(who: Caller, to: str) -> Any:
         return found
     if found is None or not Group.objects.filter(user=who.id).filter(user=found.pk).exists():
         raise InvalidRequest(
-            f"{to!r} is not a member of any of your groups.", field="to", hint="An operator can transfer it to anyone."
+            f"You can transfer a lease only to members of your groups, and {to!r} is not one.",
+            field="to",
+            hint="An operator can transfer the lease to anyone.",
         )
     return found
 
@@ -360,7 +361,7 @@ _STANDING = """
 
 @checked
 def release(who: Caller, lease_id: int, *, message: str = "") -> None:
-    """Release a lease, or cancel a pending one. May be repeated.
+    """Release a lease, or cancel a pending one. Releasing it again has no effect.
 
     Inside a caller's transaction, the release is carried out after the commit. Raises NotFound, and Conflict for a
     lease that another lease or a resource holds, unless the caller is an operator.
@@ -371,7 +372,7 @@ def release(who: Caller, lease_id: int, *, message: str = "") -> None:
     state, own, need, for_lease, for_resource = found[0]
     if need and not who.operator:
         holder = f"lease {for_lease}" if for_lease else f"resource {for_resource}"
-        raise Conflict(f"Lease {lease_id} is held by {holder} and ends with it.", hint=f"Release {holder} instead.")
+        raise Conflict(f"Lease {lease_id} belongs to {holder} and ends with it.", hint=f"Release {holder} instead.")
     if state in OVER:
         return
     reason = Reason.CANCELLED if state in ("pending", "acquired") else Reason.OWNER if own else Reason.OPERATOR
@@ -386,7 +387,7 @@ _BEAT = """
 
 @checked
 def heartbeat(who: Caller, lease_id: int) -> None:
-    """Record a heartbeat of a lease. Raises NotFound, and Conflict if it is too late or the lease expects none."""
+    """Record a heartbeat of a lease. Raises NotFound, and Conflict if the lease has ended or has no heartbeat limit."""
     lease = lease_of(who, lease_id)
     if run(_BEAT, (lease_id,)):
         return
@@ -405,11 +406,11 @@ LONGEST_HOLD = dt.timedelta(days=7)
 def hold(
     who: Caller, lease_id: int, *, ttl: str | float | dt.timedelta | None = None, reason: str = ""
 ) -> dt.datetime | None:
-    """Keep the resource of a lease unchanged after its end, for debugging.
+    """Keep the resource of a lease unchanged after the lease ends, for debugging.
 
-    The hold lasts for `ttl` from now. An owner may hold for up to seven days (one day by default), and an operator
-    without a limit. Returns the end of the hold, or None if it has no end. Raises NotFound, InvalidRequest, and
-    Conflict if the resource was already cleaned.
+    The hold lasts for `ttl` from now. An owner may hold a resource for up to seven days (one day by default), an
+    operator without limit. Returns the end of the hold, or None if the hold has no end. Raises NotFound,
+    InvalidRequest, and Conflict if the resource was already cleaned.
     """
     lease_of(who, lease_id)
     span = duration(ttl, field="ttl") if ttl is not None else None if who.operator else dt.timedelta(days=1)
@@ -422,7 +423,7 @@ def hold(
         (span, lease_id),
     )
     if not held:
-        raise Conflict(f"Lease {lease_id} has ended, and its resource is cleaned or being cleaned.")
+        raise Conflict(f"Lease {lease_id} has ended and cannot be held, because its resource was or is being cleaned.")
     for_how_long = "without end" if span is None else f"for {in_words(span)}"
     record_event(
         "lease.held", f"Held {for_how_long}. {reason}".strip(), actor=who.actor, lease_id=lease_id, reason=Reason.HELD
@@ -432,7 +433,7 @@ def hold(
 
 @checked
 def unhold(who: Caller, lease_id: int) -> None:
-    """End the hold on a lease. If the lease has ended in the meantime, its resource is cleaned now. Raises NotFound."""
+    """End the hold on a lease. If the lease has already ended, its resource is cleaned now. Raises NotFound."""
     lease = lease_of(who, lease_id)
     if not lease.held:
         return
@@ -471,7 +472,7 @@ def private_key(who: Caller, lease_id: int) -> str:
     """Return the private half of a lease's generated key pair, only to its owner. Records an event.
 
     Raises NotFound if the lease has no generated key pair, or if an operator does not own the lease. Raises NotAllowed
-    if somebody other than the owner created the token, because that person may be using it.
+    if the caller's token was created by somebody other than the owner, because that person may be using it.
     """
     if who.maker:
         raise NotAllowed(

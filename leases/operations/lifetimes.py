@@ -19,18 +19,18 @@ from leases.validation.requests import LeaseRequest, digest
 
 
 def longest(who: Caller, lease: Lease) -> Limit | None:
-    """Return how long a lease of this caller may last after it becomes active, or None if there is no limit."""
+    """Return how long a lease may last after it becomes active, or None if this caller may choose any duration."""
     return None if who.operator else limits.of_lease(lease)
 
 
 def bounded(
     who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = False, quotas: bool = True
 ) -> LeaseRequest:
-    """Return the request. If it has no end, it gets the shortest default duration that applies.
+    """Return the request after checking its duration. Without an end, it gets the shortest default duration.
 
-    If `endless` is true, no default is applied. Pass False for `quotas` if the installation has none, so that they
-    are not read. Raises InvalidRequest if the request exceeds the caller's limit. The limits of blueprints that the
-    request does not name are applied when the lease becomes active.
+    If `endless` is true, no default duration is applied. Pass False for `quotas` if the installation has no quotas, so
+    that none are read. Raises InvalidRequest if the request exceeds the caller's limit. The limits of blueprints that
+    the request does not name are applied when the lease becomes active.
     """
     charged = limits.of_quotas(owner.id, asked.charged_group) if quotas else limits.Limits()
     maxima = () if who.operator else (limits.of_installation(), *charged.maxima, _of_named(asked))
@@ -81,8 +81,8 @@ def extend(
 ) -> dt.datetime | None:
     """Extend a lease to `until`, or to `ttl` from now, and return its new end. Never shortens a lease.
 
-    For a lease that is not active yet, `ttl` counts from when it becomes active, and None is returned if its end is
-    not known yet. Raises InvalidRequest, NotFound, and Conflict if the lease has ended, has no end, or its resource
+    For a lease that is not active yet, `ttl` counts from when the lease becomes active, and None is returned if the end
+    is not known yet. Raises InvalidRequest, NotFound, and Conflict if the lease has ended, has no end, or its resource
     ends earlier.
     """
     if (ttl is None) == (until is None):

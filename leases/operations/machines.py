@@ -1,8 +1,8 @@
-"""Actions on the machine of an exclusive lease: stop, start, reboot, resize, change of type, tags, console.
+"""Actions on the machine of an exclusive lease: stop, start, reboot, resize, change of instance type, tags, console.
 
-Operators can do the same to any machine. Except for the console, these functions only request an action, which workers
-carry out. `MachineInfo.progress` shows the progress of the action, and `outcome` its result. The same is true of the
-acts that the kind of a resource declares (`ActInfo`).
+Operators can act on any machine. Except for the console, these functions only request an action, which workers carry
+out. `MachineInfo.progress` shows the progress of the action, and `outcome` its result. Acts that the kind of a resource
+declares work in the same way (`ActInfo`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OURS = "drydock"
 
 
 class Held(NamedTuple):
-    """A machine, and the lease for which an action on the machine is requested, if any."""
+    """A machine with the caller who acts on it, and the lease through which the caller acts, if any."""
 
     who: Caller
     resource: Resource
@@ -75,7 +75,7 @@ class Held(NamedTuple):
 
 @checked
 def get(who: Caller, lease_id: int) -> MachineInfo:
-    """Return the machine of a lease, with its power, type, tags, capabilities and current action. Raises NotFound."""
+    """Return a lease's machine: its power, instance type, tags, capabilities and current action. Raises NotFound."""
     lease = lease_of(who, lease_id, related=True)
     return _info(Held(who, _resource_of(lease), lease_id))
 
@@ -88,7 +88,7 @@ def get_resource(who: Caller, resource_id: int) -> MachineInfo:
 
 @checked
 def stop(who: Caller, lease_id: int) -> MachineInfo:
-    """Switch a machine off, and keep it off. May be repeated. The content of its disk is kept.
+    """Switch a machine off, and keep it off. Has no effect if it is off. The content of its disk is kept.
 
     Raises NotFound, NotAllowed if the lease does not hold the whole machine, LeaseEnded, NotSupported with the
     capability, and Conflict while the machine is busy. The other actions raise the same errors.
@@ -121,9 +121,9 @@ def resize_volume(who: Caller, lease_id: int, disk_gib: int) -> MachineInfo:
 def change_type(who: Caller, lease_id: int, type_name: str) -> MachineInfo:
     """Change a machine to another instance type that its zone offers and its blueprint allows.
 
-    The machine is stopped for the change, and started again if it was on. An exclusive lease gets the new size. If
-    the machine cannot be started with the new type, it is changed back. Raises what `stop` raises, and
-    InvalidRequest for a type that is not offered there, has a different architecture or is too small.
+    The machine is stopped for the change, and started again if it was on. An exclusive lease gets the new size. If the
+    machine cannot be started with the new instance type, it is changed back. Raises what `stop` raises, and
+    InvalidRequest for an instance type that is not offered there, has a different architecture or is too small.
     """
     return _change_type(of_lease(who, lease_id), type_name)
 
@@ -132,8 +132,8 @@ def change_type(who: Caller, lease_id: int, type_name: str) -> MachineInfo:
 def set_tags(who: Caller, lease_id: int, tags: Mapping[str, str]) -> MachineInfo:
     """Set these tags of a machine at its provider. Other tags are not changed.
 
-    Raises what `stop` raises, and InvalidRequest for names that are reserved for Drydock or set by the blueprint,
-    and for tags that the provider does not accept.
+    Raises what `stop` raises, and InvalidRequest for a tag name that is reserved for Drydock or set by the blueprint,
+    or a tag that the provider does not accept.
     """
     return _set_tags(of_lease(who, lease_id), tags)
 
@@ -148,7 +148,7 @@ def console(who: Caller, lease_id: int) -> ConsoleInfo:
 
 
 def of_lease(who: Caller, lease_id: int) -> Held:
-    """Return the machine that an active lease holds exclusively. An operator gets the machine of any active lease.
+    """Return the machine that an active lease holds exclusively. Operators may also name a lease that is not exclusive.
 
     Raises NotFound, LeaseEnded, NotAllowed, InsideTransaction, and Conflict while the installation is suspended.
     """
@@ -199,19 +199,19 @@ def able(resource: Resource) -> tuple[str, ...]:
 
 
 def refuse_unable(resource: Resource, base: type) -> None:
-    """Raise NotSupported if a resource does not have the capability that the class `base` represents."""
+    """Raise NotSupported if a resource does not have the capability that is defined by the class `base`."""
     name, words = CAPABILITIES[base]
     can = able(resource)
     if name not in can:
         raise NotSupported(
             f"{words} ({name}) is not supported by the kind {resource.blueprint.kind}.", capability=name,
-            hint=f"It supports: {', '.join(can) or 'no such actions'}.",
+            hint=f"The kind supports: {', '.join(can) or 'no such actions'}.",
         )  # fmt: skip
 
 
 def _switch(held: Held, power: str) -> MachineInfo:
     refuse_unable(held.resource, Powers)
-    machine_actions.switch(held.wish("power", {"power": power}, f"Switching the power {power} was requested."))
+    machine_actions.switch(held.wish("power", {"power": power}, f"Switching the machine {power} was requested."))
     return _info(held)
 
 
@@ -262,11 +262,11 @@ def _refuse_odd(tags: Mapping[str, str]) -> None:
     for name, value in tags.items():
         if not isinstance(value, str) or not 0 < len(name) <= _NAME or len(value) > _VALUE:
             raise InvalidRequest(
-                f"A tag needs a name of 1 to {_NAME} characters and a value of at most {_VALUE}.", field=f"tags.{name}"
+                f"A tag needs a name of 1 to {_NAME} and a value of at most {_VALUE} characters.", field=f"tags.{name}"
             )
         if name.lower().startswith(OURS):
             raise InvalidRequest(
-                f"Names that begin with {OURS} are reserved: they identify the owner of a machine.",
+                f"Tag names that begin with {OURS} are reserved: they identify the owner of a machine.",
                 field=f"tags.{name}",
             )
 
@@ -342,7 +342,7 @@ def act_on_resource(who: Caller, resource_id: int, act: str, **asked: Any) -> Ma
 
 
 def known(act: str) -> None:
-    """Raise InvalidRequest if there is no such action in `ACTS`."""
+    """Raise InvalidRequest if `ACTS` has no action with this name."""
     if act not in ACTS:
         raise InvalidRequest(
             f"{act!r} is not an action on a machine.", field="act", hint=f"Choose one of: {', '.join(ACTS)}."
@@ -357,7 +357,7 @@ def console_of_resource(who: Caller, resource_id: int) -> ConsoleInfo:
 
 @checked
 def acts(who: Caller, resource_id: int) -> list[ActInfo]:
-    """Return the acts that the kind of a resource declares, and whether the caller can start them. Raises NotFound."""
+    """Return the acts that a resource's kind declares, and whether the caller can start each one. Raises NotFound."""
     return _acts(_target(who, resource_id))
 
 
@@ -368,7 +368,7 @@ def running_act(resource_id: int) -> str | None:
 
 
 def declared_acts(resource: Resource, events: Iterable[Event]) -> list[ActInfo]:
-    """Return the acts of a resource, with the last outcome of each among its events, oldest first.
+    """Return the acts that a resource's kind declares, each with its last outcome. `events` begins with the oldest.
 
     Checks no permission, and does not say whether an act can be started now.
     """
@@ -385,7 +385,7 @@ def start_act(
 ) -> ActInfo:  # fmt: skip
     """Start an act that the kind of a resource declares.
 
-    Raises NotFound, NotAllowed, InvalidRequest with the argument, Conflict that names what is in the way, and
+    Raises NotFound, NotAllowed, InvalidRequest with the argument, Conflict with a message about what is in the way, and
     InsideTransaction.
     """
     target = _target(who, resource_id)
@@ -404,7 +404,7 @@ def start_act(
 
 @checked
 def cancel_act(who: Caller, resource_id: int, name: str) -> ActInfo:
-    """Cancel a running act. Owners can cancel those that were started for their own lease.
+    """Cancel a running act. Owners can cancel only acts that were started through their own lease.
 
     Raises NotFound, also if the act is not running, and NotAllowed.
     """
@@ -428,11 +428,11 @@ class _Target(NamedTuple):
 
     @property
     def declared(self) -> Mapping[str, DeclaredAct]:
-        """The acts of the kind. There are none if the blueprint's config does not support them."""
+        """The acts that the machine's kind declares, by name. Empty if the blueprint's config does not support acts."""
         return _declared(self.resource)
 
     def act(self, name: str) -> DeclaredAct:
-        """Return an act by its name. Raises NotFound, which lists the acts."""
+        """Return an act by its name. Raises NotFound with a message that lists the acts."""
         found = self.declared.get(name)
         if found is None:
             there = ", ".join(self.declared) or "none"

@@ -1,4 +1,4 @@
-"""The offers of providers. Operators see all offers, other callers those in accounts that their blueprints use."""
+"""The offers of providers. Operators see all offers, other callers those of accounts that their blueprints use."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Filter = TypeVar("Filter", bound=OfferFilter)
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Offers in the requested order. `next` is the position of the next page, or None if this is the last page."""
+    """A page of offers, in the requested order. `next` is the position of the next page, or None on the last page."""
 
     offers: list[OfferInfo]
     next: str | None
 
 
 def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int = 50, after: str = "") -> Found:
-    """Return the first offers that meet a query, or the offers after the position `after` (`next` of an earlier page).
+    """Return the first offers that meet a query, or those after the position `after` (`next` of the previous page).
 
     Raises InvalidRequest with the field.
     """
@@ -49,7 +49,7 @@ def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int =
 def types(
     who: Caller, wanted: Mapping[str, Any] | OfferFilter, *, limit: int = 50, after: int = 0
 ) -> list[InstanceTypeInfo]:
-    """Return offers grouped by type and location, ordered by id, starting after id `after`.
+    """Return offers grouped by instance type and location, ordered by id, starting after id `after`.
 
     Raises InvalidRequest with the field.
     """
@@ -89,7 +89,7 @@ def _read(model: type[Filter], wanted: Mapping[str, Any] | OfferFilter) -> Filte
 
 def _check(limit: int) -> None:
     if not 1 <= limit <= MOST:
-        raise InvalidRequest(f"It must be from 1 to {MOST}.", field="limit")
+        raise InvalidRequest(f"The limit must be from 1 to {MOST}.", field="limit")
 
 
 def _search(who: Caller, asked: OfferFilter) -> Search:
@@ -129,7 +129,7 @@ def _place(written: str, sort: str) -> Place:
     try:
         place = Place(by=tuple(float(one) if one else None for one in by), id=int(number))
     except ValueError:
-        raise InvalidRequest("It must be the value of `next` from an earlier answer.", field="cursor") from None
+        raise InvalidRequest("The cursor must be the value of `next` from an earlier answer.", field="cursor") from None
     if by and len(by) != offer_search.orders()[sort]:
-        raise InvalidRequest(f"It belongs to a list that is not ordered by {sort!r}.", field="cursor")
+        raise InvalidRequest(f"The cursor belongs to a list that is not ordered by {sort!r}.", field="cursor")
     return place

@@ -78,7 +78,7 @@ def _info(row: Authorization) -> AuthorizationInfo:
 def authorization(who: Caller, authorization_id: int) -> AuthorizationInfo:
     """Return an authorization by its id. Raises NotFound.
 
-    An operator may see any authorization, other callers their own and those of their groups.
+    Operators may see any authorization, other callers only those for themselves and their groups.
     """
     return _info(_row(who, authorization_id))
 
@@ -105,7 +105,7 @@ def settle(who: Caller, authorization_id: int, *, allow: bool, message: str = ""
 
 @checked
 def ask(who: Caller, blueprint: str, *, message: str = "") -> AuthorizationInfo:
-    """Request permission to use a blueprint. If there already is an authorization, return it. Raises NotFound."""
+    """Request permission to use a blueprint. If an authorization already exists, return that one. Raises NotFound."""
     found = _blueprint(blueprint)
     with transaction.atomic():
         row, fresh = Authorization.objects.get_or_create(
@@ -123,9 +123,9 @@ def ask(who: Caller, blueprint: str, *, message: str = "") -> AuthorizationInfo:
 def authorize(
     who: Caller, blueprint: str, *, user: Any = None, group: str = "", message: str = ""
 ) -> AuthorizationInfo:
-    """Allow a user or a group to use a blueprint, whether or not they requested it.
+    """Allow a user or a group to use a blueprint, even without a request.
 
-    Their pending leases are decided again.
+    Pending leases of these users are decided again.
     """
     return _decide(who, blueprint, user, group, message, Authorization.State.AUTHORIZED)
 
@@ -172,7 +172,7 @@ def _quota(row: Quota) -> QuotaInfo:
 
 @checked
 def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
-    """Set some limits in the quota of a user or a group. A limit of None is removed, also in `max_extra`.
+    """Set the given limits in the quota of a user or a group. A limit of None is removed, also inside `max_extra`.
 
     Leases that waited for the quota are tried again. Raises InvalidRequest, NotFound, NotAllowed.
     """
@@ -208,7 +208,7 @@ def _limit(limit: str, value: Any) -> Any:
 
 
 def extra_limits(value: Any) -> dict[str, int | None]:
-    """Return the checked limits on additional classes by name. None becomes an empty dict, which removes all of them."""
+    """Return the checked limits on additional classes by name. None becomes {}, which removes all of these limits."""
     if not isinstance(value, Mapping | None):
         raise InvalidRequest('These limits are an object, such as {"gpu": 4}.', field=EXTRA)
     for name, most in (value or {}).items():
@@ -221,7 +221,7 @@ def extra_limits(value: Any) -> dict[str, int | None]:
 
 @checked
 def remove_quota(who: Caller, *, user: Any = None, group: str = "") -> None:
-    """Remove the quota of a user or a group. Leases that waited for it are tried again.
+    """Remove the quota of a user or a group. Leases that waited for the quota are tried again.
 
     Raises InvalidRequest, NotFound, NotAllowed.
     """

@@ -41,7 +41,7 @@ GONE = Q(state="destroyed") | ~Q(gone_at=None)
 
 
 def visible(who: Caller) -> Any:
-    """Return the resources that the caller may see. Operators see all, and owners those that their live leases hold."""
+    """Return the resources that the caller may see: for operators all, for owners those of their live leases."""
     if who.operator:
         return Resource.objects.all()
     return Resource.objects.filter(leases__owner_id=who.id, leases__state__in=("acquired", "active", "released"))
@@ -54,7 +54,8 @@ def list_(
 ) -> list[ResourceInfo]:  # fmt: skip
     """Return resources in the order of their ids.
 
-    If `gone` is true, resources that no longer exist are included. `after` returns only ids above it, for paging.
+    If `gone` is true, resources that no longer exist are included. For paging, `after` returns only resources with a
+    higher id.
     """
     if state and state not in tuple(ResourceState):
         raise InvalidRequest(
@@ -102,13 +103,13 @@ def _resource(who: Caller, resource_id: int, what: str) -> Resource:
 
 
 def there(who: Caller, resource_id: int, what: str) -> Resource:
-    """Return a pending or active resource if the caller is an operator.
+    """Return a pending or active resource, if the caller is an operator.
 
     Raises NotFound, NotAllowed, and Conflict if the resource has another state.
     """
     found = _resource(who, resource_id, what)
     if found.state not in ("pending", "active"):
-        raise Conflict(f"Resource {resource_id} is {found.state}.")
+        raise Conflict(f"Resource {resource_id} is {found.state}; it must be pending or active for this.")
     return found
 
 
@@ -116,7 +117,7 @@ def there(who: Caller, resource_id: int, what: str) -> Resource:
 def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = "") -> ResourceInfo:
     """Drain a resource: it serves no new leases, and is retired when it is idle.
 
-    With `drained=False`, it serves new leases again.
+    With `drained=False`, the resource serves new leases again.
     """
     resource = there(who, resource_id, "drain resources")
     if Resource.objects.filter(pk=resource_id, drained=not drained).update(drained=drained):
@@ -132,7 +133,7 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
 
 @checked
 def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
-    """Take a resource out of service unchanged, with a note. Its leases are not affected.
+    """Take a resource out of service and keep it unchanged. Leases on the resource are not affected.
 
     Raises InvalidRequest without a note.
     """
@@ -148,7 +149,7 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
 def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     """Put a resource back into service, and wake pending leases.
 
-    A resource that still needs a deferred cleanup remains in maintenance until that is done; its message says so.
+    A resource with a deferred cleanup remains in maintenance until the cleanup is done; the resource's message says so.
     """
     resource = there(who, resource_id, "end a quarantine")
     if Resource.objects.filter(pk=resource_id, quarantined=True).update(quarantined=False, note="", check_failures=0):
@@ -188,10 +189,10 @@ _CONFIRMED = "The machine disappeared together with everything else in its accou
 
 @checked
 def retire(who: Caller, resource_id: int) -> ResourceInfo:
-    """Destroy a resource that no lease holds, or hand it back. Raises Conflict while a lease holds it.
+    """Destroy a resource that no lease holds, or hand it back. Raises Conflict while a lease holds the resource.
 
     A resource that disappeared together with everything else in its account is removed even if leases hold it. These
-    leases break, and the destroy plan asks the provider whether all of the resource's objects are gone.
+    leases break, and the destroy plan asks the provider whether all objects of the resource are gone.
     """
     resource = there(who, resource_id, "retire resources")
     if resource.observed == VANISHED and retirement.lose(
@@ -208,7 +209,7 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
 
 @checked
 def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
-    """Record that a resource is gone, whatever the provider reports. Its leases break and its row is closed.
+    """Record that a resource is gone, whatever the provider reports. The resource's leases break and its row is closed.
 
     Intended for resources that cannot be destroyed any more. Raises InvalidRequest without a reason, NotFound,
     NotAllowed.
@@ -305,10 +306,10 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
 
 @checked
 def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any]) -> ResourceInfo:
-    """Correct the registration of a resource: the given fields replace stored ones, and null removes a field.
+    """Correct the registration of a resource: the given fields replace the stored ones, and null removes a field.
 
-    The resource is checked again before it is leased again. Raises NotFound, NotSupported, InvalidRequest with the
-    field, and Conflict while leases hold the resource or it is busy.
+    The resource is checked again before it can be leased. Raises NotFound, NotSupported, InvalidRequest with the field,
+    and Conflict while the resource is leased or busy.
     """
     resource = there(who, resource_id, "change resources")
     if resource.origin != Resource.Origin.REGISTERED:
@@ -331,8 +332,9 @@ def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any])
 def scan_host_keys(who: Caller, blueprint: str, address: str, port: int = 22) -> list[HostKey]:
     """Return the keys that the host at an address presents now. Stores nothing.
 
-    Before registering the host, compare the keys with those on its own console, because another host on the path
-    could present its own. Raises NotFound, NotSupported, InvalidRequest, and InterfaceError if no host answers.
+    Before registering the host, compare these keys with those shown on its own console, because another host on the
+    path could present its own keys. Raises NotFound, NotSupported, InvalidRequest, and InterfaceError if no host
+    answers.
     """
     operator_only(who, "scan for host keys")
     refuse_inside_transaction("Scanning for host keys")
@@ -381,9 +383,9 @@ AT_ONCE = 16
 
 @checked
 def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[str, Any]]) -> list[Examined]:
-    """Parse registrations without storing them. Return the host keys, or the problem, of each.
+    """Parse registrations without storing them. Return the host keys of each host, or the problem of its registration.
 
-    The keys come from the registration or, if it has none, from the host itself. Raises NotFound, NotSupported,
+    The keys come from the registration or, if it contains none, from the host itself. Raises NotFound, NotSupported,
     NotAllowed.
     """
     operator_only(who, "register resources")
@@ -394,7 +396,7 @@ def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[st
     kind, view = registry.kind(row.kind), specs.blueprint_view(row, secrets=True)
 
     def keys(given: Mapping[str, Any]) -> list[HostKey] | DrydockError:
-        """Return the keys that a host presents (none if the registration contains keys), or the error.
+        """Return the keys that a host presents, or the error. If the registration contains keys, return an empty list.
 
         Runs in a thread, without the database.
         """
@@ -435,7 +437,7 @@ def unreadable(said: str) -> InvalidRequest:
 
 
 def wrong(found: Examined) -> InvalidRequest:
-    """Convert the problem of a single host to an error that names the field."""
+    """Convert the problem of a single registration to an error that names the field."""
     return InvalidRequest(found.problem, field=found.field)
 
 
@@ -494,7 +496,7 @@ def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
         for other in Resource.objects.filter(names).select_related("blueprint")[:1]:
             there = f"resource {other.pk} ({other}) of blueprint {other.blueprint.name}"
             return Conflict(f"{draft.name or draft.identity} is already {there}.", field="identities")
-        return Conflict("Another resource has one of its identities.", field="identities")
+        return Conflict("Another resource already has one of the host's identities.", field="identities")
     if constraint(error) != "resource_identity_once":
         raise error
     return Conflict(f"{draft.identity!r} is already registered.", field="identity")
@@ -503,16 +505,16 @@ def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
 def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) -> None:
     """Write the registration of a locked resource, and check the resource again."""
     if resource.state not in ("pending", "active"):
-        raise Conflict(f"Resource {resource.pk} is {resource.state}.")
+        raise Conflict(f"Resource {resource.pk} is {resource.state}; it must be pending or active for this.")
     if resource.used_slots:
         raise Conflict(
-            f"Resource {resource.pk} is held by leases.",
-            hint="Quarantine it, and change it after the leases have ended.",
+            f"Resource {resource.pk} is held by leases and cannot be changed now.",
+            hint="Quarantine the resource, and change it after the leases have ended.",
         )
     if resource.state == "active" and not isinstance(registry.kind(resource.blueprint.kind), Updates):
         raise NotSupported(
             f"A resource of kind {resource.blueprint.kind!r} cannot be changed once it is active.",
-            hint="Remove it, and register it again.",
+            hint="Remove the resource, and register it again.",
         )
     _end_run(resource)
     columns: dict[str, Any] = {"registration": registration, "identity": draft.identity, "name": draft.name}

@@ -47,8 +47,8 @@ def add(
 ) -> PasswordInfo:
     """Add a user with the given password, or with a generated password that is returned only once.
 
-    Operators see and change everything, and administer users. Raises InvalidRequest, Conflict if the name is taken,
-    NotAllowed.
+    A user added as an operator sees and changes everything; an administrator also administers users. Raises
+    InvalidRequest, Conflict if the name is taken, NotAllowed.
     """
     _administrator(who)
     model = get_user_model()
@@ -71,7 +71,7 @@ def add(
 
 @checked
 def set_password(who: Caller, user: str, *, password: str | None = None) -> PasswordInfo:
-    """Set the given password of a user, or a generated password that is returned only once.
+    """Set a user's password to the given one, or to a generated password that is returned only once.
 
     Ends all browser sessions of the user. Raises InvalidRequest, NotAllowed, NotFound.
     """
@@ -86,7 +86,7 @@ def set_password(who: Caller, user: str, *, password: str | None = None) -> Pass
 
 @checked
 def disable(who: Caller, user: str) -> UserInfo:
-    """Disable a user: reject the password and all tokens. The user's leases continue until they end.
+    """Disable a user, so that the user's password and tokens are rejected. The user's leases continue until they end.
 
     Raises Conflict for the last administrator and for the caller's own user, NotAllowed, NotFound.
     """
@@ -104,7 +104,7 @@ def disable(who: Caller, user: str) -> UserInfo:
 
 @checked
 def enable(who: Caller, user: str) -> UserInfo:
-    """Enable a disabled user: accept the password and tokens again. Raises NotAllowed, NotFound."""
+    """Enable a disabled user, so that the password and tokens are accepted again. Raises NotAllowed, NotFound."""
     _administrator(who)
     with transaction.atomic():
         row = _named(user, lock=True)
@@ -124,7 +124,7 @@ def change_groups(who: Caller, user: str, *, add: Collection[str] = (), remove: 
     _administrator(who)
     joined, left = _groups(add), _groups(remove)
     if both := sorted(set(joined) & set(left)):
-        raise InvalidRequest(f"Group {both[0]!r} is both added and removed.", field="add")
+        raise InvalidRequest(f"Group {both[0]!r} cannot be both added and removed.", field="add")
     with transaction.atomic():
         row = _named(user, lock=True)
         if missing := sorted(set(left) - {group.name for group in row.groups.all()}):
@@ -141,7 +141,7 @@ def change_groups(who: Caller, user: str, *, add: Collection[str] = (), remove: 
 
 
 def info(row: Any) -> UserInfo:
-    """Return a user's row as a value."""
+    """Return a user as a frozen value."""
     return UserInfo(
         name=row.get_username(), active=row.is_active, operator=row.is_staff or row.is_superuser,
         administrator=row.is_superuser, password=row.has_usable_password(),

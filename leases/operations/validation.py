@@ -1,6 +1,6 @@
 """Validations that operators run in the foreground.
 
-They test whether an account's cloud meets the provider contract, and whether leases leave anything on their resources.
+One tests whether an account's cloud meets the provider contract, the other whether leases leave anything on resources.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from leases.validation.input_checks import checked
 class Account:
     """What a validation works with: a credential and the client of its cloud.
 
-    `run_tags` are the tags of the objects that the validation creates, and `journal` is the record of what it does.
+    `run_tags` are the tags of the objects that the validation creates, and `journal` records what the validation does.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Account:
     secrets: Mapping[str, Any] = field(repr=False)
 
     def image_words(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the checked image selectors, or the kind's default selectors. Raises InvalidRequest."""
+        """Return the image selectors after checking them, or the kind's default selectors. Raises InvalidRequest."""
         image = self.kind.Config.model_fields["image"]
         if not given:
             words: dict[str, str] = image.get_default(call_default_factory=True).wanted()
@@ -187,7 +187,7 @@ exec setpriv --reuid "$1" --regid "$1" --clear-groups /bin/sh -s
 
 
 class Tenants(Protocol):
-    """Requests leases of one blueprint for a validation, one after another."""
+    """Request leases of one blueprint for a validation, one after another."""
 
     def take(self) -> int:
         """Request a lease, wait until it is active, and return its id."""
@@ -217,9 +217,9 @@ def type_of(who: Caller, blueprint: str) -> str:
 def validate_leftovers(
     tenants: Tenants, *, rows: Collection[Row] = ROWS, told: Callable[[str], None] = lambda sentence: None
 ) -> leftovers_Report:
-    """Create every kind of leftover with one lease, end it, and look for the leftovers with the next lease.
+    """Create every kind of leftover with one lease, end the lease, and look for the leftovers with the next lease.
 
-    Ends all leases that it requests. Raises the errors of `tenants`, and InterfaceError.
+    Ends all leases that the validation requests. Raises the errors of `tenants`, and InterfaceError.
     """
     suite = Suite(rows)
     with ExitStack() as stack:

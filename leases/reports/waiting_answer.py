@@ -216,11 +216,11 @@ def _of_group(row: Lease, facts: Facts, opinions: Sequence[Opinion], base: Waiti
         return replace(base, reason=Reason.WAITING_GROUP, message=said, help=helped)
     if first is None or first.reason is READY:
         return replace(
-            base, reason=Reason.WAITING_GROUP, message=f"{whole}: there is no room yet for {len(lacking)} of them."
+            base, reason=Reason.WAITING_GROUP, message=f"{whole}: {len(lacking)} of these leases have no room yet."
         )
     return replace(
         _told(base, first), reason=Reason.WAITING_GROUP,
-        message=f"{whole}: there is no room for this one because {first.clause}{first.ends}.",
+        message=f"{whole}: there is no room for this lease because {first.clause}{first.ends}.",
     )  # fmt: skip
 
 
@@ -319,9 +319,11 @@ class _Look:
         if not self.room.authorized:
             return self._unauthorized()
         if not self.backend.enabled:
-            return self._off(f"{self.name} is disabled", f"Enable it: drydock blueprints enable {self.name}")
+            return self._off(f"{self.name} is disabled", f"Enable the blueprint: drydock blueprints enable {self.name}")
         if self.backend.drained:
-            return self._off(f"{self.name} is drained", f"Undrain it: drydock blueprints undrain {self.name}")
+            return self._off(
+                f"{self.name} is drained", f"Undrain the blueprint: drydock blueprints undrain {self.name}"
+            )
         return self._room() or self._build()
 
     def _off(self, clause: str, helped: str) -> Opinion:
@@ -349,7 +351,7 @@ class _Look:
             return self._failed()
         if kept == Reason.WAITING_CATALOGUE:
             return self._wait(
-                kept, f"{self.name}: {self.said['sentence']}", f"See: drydock blueprints show {self.name}"
+                kept, f"{self.name}: {self.said['sentence']}", f"Show the problem: drydock blueprints show {self.name}"
             )
         if kept == Reason.WAITING_ROOM and self.said.get("answer") == "no" and not self.room.suitable:
             return self._no(f"{self.name} has no resource that could serve it")
@@ -360,7 +362,7 @@ class _Look:
         if self.backend.building >= self.backend.max_builds:
             return self._wait(
                 Reason.WAITING_LIMIT, f"{self.name} is already building {self.backend.building} resources, the maximum at a time",
-                f"Allow more: drydock blueprints change {self.name} --max-builds {self.backend.max_builds * 2}",
+                f"Allow more builds: drydock blueprints change {self.name} --max-builds {self.backend.max_builds * 2}",
                 estimate=self._estimate(),
             )  # fmt: skip
         if not self.backend.builds:
@@ -373,12 +375,12 @@ class _Look:
             return replace(
                 self._no(f"{'its owner' if self.row.owner_id != self.asker.id else 'you'} may not use {self.name}"),
                 excluded=True,
-                help=f"Ask: drydock authorizations ask {self.name}",
+                help=f"Request permission: drydock authorizations ask {self.name}",
             )  # fmt: skip
         since = in_words(self.facts.now - dt.datetime.fromisoformat(asked["created_at"]))
         return self._wait(
             Reason.WAITING_AUTHORIZATION, f"the use of {self.name} was requested {since} ago and is not authorized yet",
-            f"Allow it: drydock authorizations allow {asked['id']}",
+            f"Allow the use: drydock authorizations allow {asked['id']}",
         )  # fmt: skip
 
     def _failed(self) -> Opinion:
@@ -430,7 +432,7 @@ class _Look:
         if room.suitable == 1:
             note = f" ({room.note.rstrip('.')})" if room.note else ""
             if room.drained:
-                return f"{there} is drained{note}", f"Undrain it: drydock resources undrain {room.id}"
+                return f"{there} is drained{note}", f"Undrain the resource: drydock resources undrain {room.id}"
             if room.quarantined:
                 return f"{there} is in quarantine{note}", f"End it: drydock resources unquarantine {room.id}"
             if room.silent:
@@ -534,7 +536,7 @@ class _Look:
         return self._wait(
             Reason.WAITING_BUDGET,
             f"{what} of {self.name} {needed}{never}; {budget.standing}",
-            f"Raise it: drydock budgets set DOLLARS {option}",
+            f"Raise the budget: drydock budgets set DOLLARS {option}",
         )  # fmt: skip
 
     def _estimate(self) -> dt.timedelta | None:
@@ -542,7 +544,7 @@ class _Look:
         return None if seconds is None else dt.timedelta(seconds=round(seconds, 1))
 
     def _more(self, number: int) -> str:
-        return f"Allow more: drydock blueprints change {self.name} --max {number}"
+        return f"Allow more resources: drydock blueprints change {self.name} --max {number}"
 
     def _ready(self, clause: str, estimate: dt.timedelta | None = None) -> Opinion:
         took = "" if estimate is None else f" (builds take about {in_words(estimate)})"

@@ -99,7 +99,7 @@ def check_value(value: Any, field: str = "", depth: int = 0) -> None:
     It cannot store NULs, lone surrogates or excessive nesting.
     """
     if depth > DEEPEST:
-        raise InvalidRequest(f"It must not be nested more than {DEEPEST} levels deep.", field=field.split(".")[0])
+        raise InvalidRequest(f"The value is nested more than {DEEPEST} levels deep.", field=field.split(".")[0])
     if isinstance(value, str):
         check_text(value, field)
     elif isinstance(value, dict):

@@ -57,7 +57,7 @@ def create(
             f"Scope {scope!r} does not exist.", field="scope", hint=f"Choose one of: {', '.join(Scope)}."
         )
     if by is not None and not by.allows(scope):
-        raise NotAllowed(f"A token with scope {by.scope!r} cannot create one with scope {scope!r}.", field="scope")
+        raise NotAllowed(f"A token with scope {by.scope!r} cannot create a token with scope {scope!r}.", field="scope")
     span, holder = _span(ttl, by), on_behalf(who, owner)
     secret = PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
@@ -144,7 +144,7 @@ def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timede
     left = by.expires_at - clock.now()
     if ttl is not None and span > left:
         raise InvalidRequest(
-            f"Your token is valid for another {in_words(left)} and cannot create one that is valid for longer.",
+            f"Your token is valid for another {in_words(left)} and cannot create a token that is valid for longer.",
             field="ttl",
             hint="Omit ttl to get the longest possible validity. The console and `drydock tokens` on the server "
                 "can create tokens that are valid for longer.",

@@ -83,11 +83,11 @@ def text(value: str, field: str, *, path: bool = False, lines: bool = False) -> 
     Characters are unsafe if they could break a row, a page or a terminal.
     """
     if len(value) > LONGEST:
-        raise InvalidRequest(f"It has {len(value)} characters; at most {LONGEST} are allowed.", field=field)
+        raise InvalidRequest(f"The value has {len(value)} characters; at most {LONGEST} are allowed.", field=field)
     if path and "\0" not in value:
         return
     if odd := first_unsafe(value, allowed="\n\t" if lines else ""):
-        raise InvalidRequest(f"It contains the character U+{ord(odd):04X}; {NOT_TAKEN}.", field=field)
+        raise InvalidRequest(f"The value contains the character U+{ord(odd):04X}; {NOT_TAKEN}.", field=field)
 
 
 def number(value: int, field: str) -> None:
@@ -103,12 +103,12 @@ def document(value: Mapping[str, Any], field: str) -> None:
         where, one, depth = left.pop()
         if isinstance(one, Mapping | list | tuple):
             if depth == DEEPEST:
-                raise InvalidRequest(f"It is nested more than {DEEPEST} levels deep.", field=field)
+                raise InvalidRequest(f"The value is nested more than {DEEPEST} levels deep.", field=field)
             left.extend(_inside(where, one, depth + 1))
             size += len(one)
         size += len(one) if isinstance(one, str) else 0
         if size > LARGEST:
-            raise InvalidRequest(f"It is larger than {LARGEST >> 10} KiB.", field=field)
+            raise InvalidRequest(f"The value is larger than {LARGEST >> 10} KiB.", field=field)
         _storable(one, where)
 
 
@@ -124,7 +124,7 @@ def _storable(value: Any, where: str) -> None:
     if isinstance(value, str):
         if odd := next((c for c in value if c == "\0" or 0xD800 <= ord(c) <= 0xDFFF), ""):
             raise InvalidRequest(
-                f"It contains the character U+{ord(odd):04X}, which is not valid in text.", field=where
+                f"The value contains the character U+{ord(odd):04X}, which is not valid in text.", field=where
             )
     elif isinstance(value, int):
         number(value, where)

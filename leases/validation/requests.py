@@ -247,7 +247,9 @@ def read(given: Mapping[str, Any] | LeaseRequest, *, keyed: bool = False) -> Lea
     request = given if isinstance(given, LeaseRequest) else parse(given, keyed=keyed)
     if request.type not in registry.resource_types():
         known = ", ".join(sorted(name for name in registry.resource_types() if not name.startswith("fake")))
-        raise InvalidRequest(f"Type {request.type!r} does not exist.", field="type", hint=f"Choose one of: {known}.")
+        raise InvalidRequest(
+            f"Resource type {request.type!r} does not exist.", field="type", hint=f"Choose one of: {known}."
+        )
     return request.model_copy(update={"requirements": requirements(request.type, request.requirements)})
 
 

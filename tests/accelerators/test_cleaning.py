@@ -96,9 +96,9 @@ def test_memory_that_stays_in_use_is_ended_by_a_reset(smi: FakeSmi) -> None:
     ("state", "config", "code", "message"),
     [
         ({"used": "9000"}, {"reset": "never"}, "not_idle", "9000 MiB of memory are in use; before the lease it was 2"),
-        ({"used": "9000", "in_use": ""}, {}, "not_reset", "It cannot be reset: The following GPUs could not be reset"),
+        ({"used": "9000", "in_use": ""}, {}, "not_reset", "The device cannot be reset: The following GPUs"),
         ({"processes": PROCESS, "in_use": ""}, {}, "not_reset", "1 processes compute on the GPU."),
-        ({"in_use": ""}, {"reset": "always"}, "not_reset", "It cannot be reset"),
+        ({"in_use": ""}, {"reset": "always"}, "not_reset", "The device cannot be reset"),
     ],
 )
 def test_a_gpu_that_cannot_be_cleaned_says_why(smi: FakeSmi, state: Any, config: Any, code: str, message: str) -> None:
@@ -118,7 +118,7 @@ def test_a_slice_is_never_reset_with_the_gpu_of_others(smi: FakeSmi) -> None:
     template.write_text(whole.replace("<processes>", slices))
     smi.set(used="9000", compute_mode="Prohibited")
     answer = cleaned(smi, id=f"{captured.GPU}/mig-7-0")
-    assert (answer.code, "ends the other slices" in answer.message) == ("not_idle", True)
+    assert (answer.code, "would end its other slices" in answer.message) == ("not_idle", True)
     assert "resets" not in smi.read()
     assert smi.read()["compute_mode"] == "Prohibited", "settings belong to the whole GPU"
     smi.set(used="2")

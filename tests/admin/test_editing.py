@@ -132,7 +132,7 @@ class TestBlueprints:
     def test_resources_keep_their_type(self, site, lease):
         pool = lease.resource.blueprint
         answer = site.post(page(pool), form_of(site, pool, kind="fake_activated"))
-        assert "Its resources are of type 'fake'" in errors(answer)["kind"][0]
+        assert "The blueprint has resources of resource type 'fake'" in errors(answer)["kind"][0]
 
     def test_a_kind_that_is_no_longer_installed_is_shown(self, site, blueprint):
         pool = blueprint(kind="vanished")

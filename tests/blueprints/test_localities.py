@@ -59,4 +59,4 @@ def test_malformed_localities_are_refused(locality, says):
 def test_a_place_in_two_wider_places_is_a_contradiction():
     assert contradictions([SWITCH, BESIDE, PORT, NODE, ("", "port 1"), ()]) == []
     (said,) = contradictions([SWITCH, ("node 1", "port 1")])
-    assert said == "port 1 is in several places of one level: node 0, node 1."
+    assert said == "port 1 is inside several places of one level: node 0, node 1."

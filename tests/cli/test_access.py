@@ -69,7 +69,7 @@ def test_at_a_terminal_it_is_asked_for_and_not_echoed(cli, credential):
 def test_one_that_a_blueprint_names_stays(cli, credential):
     cli("credentials", "add", credential, "private_key=-", stdin="x")
     cli("blueprints", "add", "lab-hosts", "ssh_host", f"credential={credential}", "--disabled")
-    assert "used by blueprint lab-hosts" in cli("credentials", "remove", credential, code=4).stderr
+    assert "while these blueprints use it: lab-hosts" in cli("credentials", "remove", credential, code=4).stderr
     assert cli.json("credentials", "show", credential)["used_by"] == ["lab-hosts"]
     cli("blueprints", "remove", "lab-hosts")
 

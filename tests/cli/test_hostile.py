@@ -14,7 +14,7 @@ ODD = "a\udcffb"
 """Bytes that are no UTF-8, as Python reads them from the command line."""
 
 REFUSED = [
-    (("lease", "spaceship", "--keep"), 2, "type: Type 'spaceship' does not exist"),
+    (("lease", "spaceship", "--keep"), 2, "type: Resource type 'spaceship' does not exist"),
     (("lease", "x" * 10_000, "--keep"), 2, "type"),
     (("lease", "fake", "--keep", "--slots", "-1"), 2, "slots"),
     (("lease", "fake", "--keep", "--slots", ELSE), 2, "slots"),
@@ -47,7 +47,7 @@ REFUSED = [
     (("run", "999999", "--", "true"), 3, "Lease 999999 does not exist"),
     (("cp", "999999:/etc/passwd", "-"), 3, "Lease 999999 does not exist"),
     (("job", "show", ELSE), 2, "64 bits"),
-    (("leases", "--label", ODD), 2, "label: It contains the character U+DCFF"),
+    (("leases", "--label", ODD), 2, "label: The value contains the character U+DCFF"),
     (("leases", "--state", "asleep"), 2, ""),
     (("events", "--after", ELSE), 2, ""),
     (("resources", "show", "999999"), 3, "Resource 999999 does not exist"),

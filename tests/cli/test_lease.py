@@ -191,7 +191,7 @@ def test_a_group_is_leased_together(cli, fakes):
 def test_mistakes_end_with_codes_one_can_script_on(cli, host):
     assert "not a valid duration" in cli("lease", host, "--ttl", "soon", code=2).stderr
     assert cli.json("lease", host, "--ttl", "soon", code=2)["error"]["field"] == "ttl"
-    assert "Type 'boat' does not exist" in cli("lease", "boat", code=2).stderr
+    assert "Resource type 'boat' does not exist" in cli("lease", "boat", code=2).stderr
     cli("lease", host, "-r", "wings=2", code=2)
     cli("lease", host, "-r", "novalue", code=2)
     cli("show", "999999", code=3)

@@ -21,7 +21,7 @@ def test_a_machine_is_worked_on_from_the_shell(cli, fakes):
     assert cli("machine", "console", lease).stdout == ""
     refused = cli.json("machine", "change-type", lease, "big", code=2)["error"]
     assert (refused["code"], refused["capability"]) == ("not_supported", "change-type")
-    assert "not reached by SSH" in cli("access", lease, code=2).stderr
+    assert "cannot be reached by SSH" in cli("access", lease, code=2).stderr
     assert "Give one of" in cli("access", lease, "--known-hosts", "--ssh-config", code=2).stderr
     cli("release", lease)
     assert cli.json("machine", "reboot", lease, code=None)["error"]["code"] == "lease_ended"

@@ -117,7 +117,7 @@ def test_a_check_that_fails_is_told_by_the_exit_code_and_leaves_nothing(cli, ama
     report = json.loads(done.stdout)
     findings = {one["check"]: one for one in report["checks"]}
     assert (report["ok"], findings["create"]["verdict"], findings["boot"]["verdict"]) == (False, "failed", "not run")
-    assert "lacks the tags" in findings["create"]["message"]
+    assert "lacks these tags" in findings["create"]["message"]
     assert amazon.double.asked("RunInstances")
     assert amazon.double.objects() == {}
 

@@ -206,7 +206,7 @@ def test_an_ended_lease_and_a_kind_without_ssh_say_so(cli, lab, fakes):
     number = str(lease["id"])
     for words in (("ssh", number, "true"), ("port-forward", number, "8080:80")):
         told = cli(*words, code=2).stderr
-        assert "not reached by SSH" in told
+        assert "cannot be reached by SSH" in told
         assert "drydock run" in told
     cli("release", number)
     assert "has ended" in cli("ssh", number, "true", code=4).stderr

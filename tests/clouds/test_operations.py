@@ -94,10 +94,7 @@ def test_what_cannot_be_had_is_the_old_type_again_and_runs():
     cloud = Cloud(refused=["big"])
     answer = carried_out(cloud, *RETYPE, **WANTED)
     assert isinstance(answer, Failed)
-    assert (
-        answer.message
-        == "The machine could not be started as big: No big is left. The machine is a small again, and runs."
-    )
+    assert answer.message == "The machine could not be started as a big: No big is left. It is a small again, and runs."
     assert cloud.asked == ["stop", "big", "small", "start"]
 
 

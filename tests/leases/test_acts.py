@@ -198,7 +198,7 @@ def test_what_a_config_removes_has_no_acts(blueprint, ask, until, operator):
 
 
 def test_other_leases_are_in_the_way_and_named(held, operator, ada):
-    with pytest.raises(Conflict, match=f"Lease {held.pk} holds .*; program needs the resource without other leases"):
+    with pytest.raises(Conflict, match=f"Lease {held.pk} holds .*; program requires that no other lease does"):
         machines.start_act(operator, held.resource_id, "program", arguments=IMAGE)
     assert f"Lease {held.pk} holds" in status(operator, held.resource_id).refused
     assert status(ada, held.resource_id).refused == ""
@@ -242,7 +242,7 @@ def test_the_power_that_an_act_needs_is_checked(blueprint, operator, until, ask,
     lease = until(ask(), state="active")
     resources.power(operator, lease.resource_id, "on")
     finish()
-    with pytest.raises(Conflict, match="is on; service needs it off"):
+    with pytest.raises(Conflict, match="is on; service requires it to be off"):
         machines.start_act(operator, lease.resource_id, "service")
 
 

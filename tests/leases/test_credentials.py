@@ -58,7 +58,7 @@ def test_other_secrets_replace_all_and_wake_who_needs_them(root, named):
 
 def test_one_in_use_is_not_removed(root, named):
     credentials.add(root, "lab", {"private_key": "x"})
-    with pytest.raises(Conflict, match="used by blueprint hosts"):
+    with pytest.raises(Conflict, match="while these blueprints use it: hosts"):
         credentials.remove(root, "lab")
     named.delete()
     credentials.remove(root, "lab")

@@ -24,7 +24,7 @@ def test_a_blueprint_that_needs_what_it_gives_stays_disabled(operator):
     made = blueprints.add(operator, "turtle", "fake", needing("fake"))
     assert not made.enabled
     assert [p["message"] for p in made.problems if p["fatal"]] == [
-        "turtle needs a 'fake', which is the type that it provides itself."
+        "turtle needs a lease of the type that it provides, 'fake'."
     ]
 
 

@@ -79,5 +79,5 @@ def test_a_replay_after_the_end_returns_the_ended_lease_and_another_request_is_a
     first = ask(idempotency_key="k")
     release.release(first.pk, actor="ada")
     assert ask(idempotency_key="k").pk == first.pk
-    with pytest.raises(Conflict, match="another request"):
+    with pytest.raises(Conflict, match="a different request"):
         ask(idempotency_key="k", slots=2)

@@ -184,7 +184,7 @@ def test_what_is_off_becomes_another_type_and_stays_off(held, cloud, ada, until)
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        ("odd", "is arm64, and the machine is x86_64"),
+        ("odd", "is arm64, but the machine is x86_64"),
         ("huge", "is not offered in east"),
         ("nothing", "is not offered in east"),
         ("small", "is already a small"),

@@ -125,7 +125,7 @@ def test_maintenance_goes_ahead_when_holders_are_only_told(stage, until, action)
 def test_maintenance_that_may_not_wait_is_refused_while_others_hold(stage, until, action):
     stage(action, "refuse")
     broken = until(Resource.objects.filter(type="fake").first(), state="broken")
-    assert "leased by others" in broken.message
+    assert "must not wait for leases to end" in broken.message
     assert only().cycles == 0
 
 

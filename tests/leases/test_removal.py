@@ -107,7 +107,7 @@ def test_nothing_is_built_or_registered_from_a_removed_one(used, root):
     gone(root, lease)
     blueprints.change(root, "pool", values.BlueprintChange(min_ready=0))
     blueprints.remove(root, "pool")
-    with pytest.raises(InvalidRequest, match="No blueprint provides 'fake' yet"):
+    with pytest.raises(InvalidRequest, match="No blueprint provides the resource type 'fake' yet"):
         leases.explain(root, {"type": "fake"})
     with pytest.raises(NotFound):
         resources.register(root, "pool", {"name": "own"})
@@ -118,7 +118,7 @@ def test_a_request_by_name_means_the_one_there_is_and_no_removed_one(used, root)
     gone(root, lease)
     blueprints.remove(root, "pool")
     blueprints.add(root, "other", "fake")
-    with pytest.raises(InvalidRequest, match="'pool' does not exist or does not provide 'fake'") as raised:
+    with pytest.raises(InvalidRequest, match="'pool' does not exist or does not provide type 'fake'") as raised:
         leases.request(root, {"type": "fake", "allowed_blueprints": ["pool"]})
     assert raised.value.hint == "Choose one of: other."
     blueprints.add(root, "pool", "fake")

@@ -132,7 +132,7 @@ def test_a_budget_that_was_changed_shows_at_once(blueprint, ask, owner, why, roo
     found = why(waits)
     assert found.reason == "waiting_budget"
     assert "big of pool costs $2.00/h, more than the whole budget; the budget of ada is $1.00/h" in found.message
-    assert found.help == "Ask an operator. Raise it: drydock budgets set DOLLARS --user ada"
+    assert found.help == "Ask an operator. Raise the budget: drydock budgets set DOLLARS --user ada"
     run("UPDATE leases_budget SET max_hourly = 5")
     assert "budget" not in why(waits).message
     run("UPDATE leases_budget SET max_hourly = 1.5")
@@ -186,12 +186,12 @@ def test_an_authorization_shows_as_soon_as_it_is_requested_and_granted(full, ask
     run("UPDATE blueprints_blueprint SET audience = 'authorized'")
     found = why(waits)
     assert (found.message, found.help) == (
-        "Cannot be served: you may not use rack.", "Ask: drydock authorizations ask rack",
+        "Cannot be served: you may not use rack.", "Request permission: drydock authorizations ask rack",
     )  # fmt: skip
     asked = Authorization.objects.create(blueprint=blueprint, user=owner)
     found = why(waits)
     assert (found.reason, found.help) == (
-        "waiting_authorization", f"Ask an operator. Allow it: drydock authorizations allow {asked.pk}",
+        "waiting_authorization", f"Ask an operator. Allow the use: drydock authorizations allow {asked.pk}",
     )  # fmt: skip
     Authorization.objects.update(state="authorized")
     assert "rack-a is full" in why(waits).message
@@ -203,11 +203,12 @@ def test_a_blueprint_that_is_disabled_or_drained_says_which_of_the_two_and_how_t
     settle()
     found = why(waits)
     assert (found.message, found.help, found.reason) == (
-        "Waits because lab is disabled.", "Ask an operator. Enable it: drydock blueprints enable lab", "needs_operator",
+        "Waits because lab is disabled.", "Ask an operator. Enable the blueprint: drydock blueprints enable lab",
+        "needs_operator",
     )  # fmt: skip
     run("UPDATE blueprints_blueprint SET enabled = TRUE, drained = TRUE")
     assert (why(waits).message, why(waits).help) == (
-        "Waits because lab is drained.", "Ask an operator. Undrain it: drydock blueprints undrain lab",
+        "Waits because lab is drained.", "Ask an operator. Undrain the blueprint: drydock blueprints undrain lab",
     )  # fmt: skip
 
 
@@ -217,7 +218,7 @@ def test_a_machine_that_a_person_took_out_of_service_is_named_with_the_reason(fu
     run("UPDATE leases_resource SET drained = TRUE, note = 'New disks on Friday.'")
     found, pk = why(waits), Resource.objects.get().pk
     assert "rack-a is drained (New disks on Friday)" in found.message
-    assert found.help == f"Ask an operator. Undrain it: drydock resources undrain {pk}"
+    assert found.help == f"Ask an operator. Undrain the resource: drydock resources undrain {pk}"
 
 
 def test_only_requests_for_the_same_blueprints_come_before_a_lease(blueprint, ask, why):
@@ -308,7 +309,7 @@ def test_members_of_a_group_show_their_siblings(blueprint, ask, owner, why):
     found = why(Lease.objects.get(pk=ids[1]))
     assert [(one.lease, one.state) for one in found.siblings] == [(pk, "pending") for pk in ids]
     assert found.message.startswith("The 3 leases in group ")
-    assert "there is no room for this one because rack-a is full (3 of 3 slots in use)" in found.message
+    assert "there is no room for this lease because rack-a is full (3 of 3 slots in use)" in found.message
 
 
 def statements(call):
@@ -419,4 +420,4 @@ def test_an_operator_is_given_the_command_and_an_owner_is_told_to_ask_one(bluepr
     settle()
     own, operators = why(waits).help, why(waits, root).help
     assert own == f"Ask an operator. {operators}"
-    assert operators == "Enable it: drydock blueprints enable lab"
+    assert operators == "Enable the blueprint: drydock blueprints enable lab"

@@ -250,7 +250,7 @@ def test_replays_and_wrong_clocks_are_refused(joined, who):
         found = agent.report(time=wrong, code=409)
         assert (found["field"], words in found["detail"], wrong in found["detail"]) == ("time", True, True)
     (row,) = agents.agents(who)
-    assert "Its clock is" in row.message
+    assert "The clock of the agent's host is" in row.message
     assert row.clock_offset < -350
     assert kinds().count("agent.clock_off") == 1
     assert known() == ["node-1/0000:01:00.0"]

@@ -81,7 +81,7 @@ def test_a_lease_is_transferred_over_rest_and_the_former_owner_is_a_stranger(ada
     made = ada("POST", "leases", {"type": "fake"}, code=201)
     settle()
     refused = ada("POST", f"leases/{made['id']}/transfer", {"to": "bob"}, code=400)
-    assert "not a member of any of your groups" in refused["errors"][0]["message"]
+    assert "only to members of your groups" in refused["errors"][0]["message"]
     Group.objects.create(name="team").user_set.add(user, django_user_model.objects.get(username="ada"))
     bob("POST", f"leases/{made['id']}/transfer", {"to": "bob"}, code=404)
     assert ada("POST", f"leases/{made['id']}/transfer", {"to": "nobody"}, code=400)["errors"][0]["field"] == "to"

@@ -42,7 +42,7 @@ def stop_start(environment: Environment) -> str:
         _on(environment)
     rebooted(environment, before, "The machine accepts a login after a start")
     kept = environment.run(f"cat $HOME/{_KEPT}; rm -f $HOME/{_KEPT}").strip()
-    expect(kept == environment.run_tags.run, f"The test file on the disk now contains {kept!r}.")
+    expect(kept == environment.run_tags.run, f"The test file on the disk has changed and now contains {kept!r}.")
     return f"at {environment.address(environment.machine.instance)} now"
 
 
@@ -155,8 +155,8 @@ def nothing_left(environment: Environment) -> str:
     expect(not left, " ".join(left))
     found = environment.ask(environment.client.instances, environment.wish.location, dict(environment.run_tags.of_run))
     there = [one.key or one.id for one in found if one.state is not Lifecycle.TERMINATED]
-    expect(not there, f"Still listed: {', '.join(there)}.")
+    expect(not there, f"These machines should no longer be listed: {', '.join(there)}.")
     for order in environment.orders.values():
         rest = environment.ask(environment.client.sweep, order.location, order.zone, order.key, order.tags)
-        expect(not rest, f"Left under {order.key}: {', '.join(rest)}.")
+        expect(not rest, f"These objects of {order.key} still exist: {', '.join(rest)}.")
     return f"{len(environment.orders)} names checked"

@@ -92,7 +92,7 @@ def _place(client: Client, asked: Asking) -> Location:
 
 def _named(found: Mapping[str, InstanceType], name: str, where: str) -> InstanceType:
     if name not in found:
-        raise InvalidRequest(f"Type {name!r} is not available in the chosen location.", field=where)
+        raise InvalidRequest(f"Instance type {name!r} is not available in the chosen location.", field=where)
     return found[name]
 
 
@@ -100,7 +100,9 @@ def _first(fitting: Sequence[InstanceType], place: Location, asked: Asking) -> I
     if not fitting:
         limit = f" for at most ${asked.max_price:g} per hour" if asked.max_price is not None else ""
         raise InvalidRequest(
-            f"{place.name} has no {asked.arch} type with a price{limit}.", field="type", hint="Name a type with --type."
+            f"{place.name} has no {asked.arch} instance type with a price{limit}.",
+            field="type",
+            hint="Name an instance type with --type.",
         )
     return fitting[0]
 

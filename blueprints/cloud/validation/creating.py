@@ -38,17 +38,17 @@ def _refusal(environment: Environment, order: Order) -> str:
     try:
         made = environment.make(order)
     except CloudError as error:
-        expect(error.meaning in _REFUSED, f"The refusal is reported as {error.meaning}: {error.message}")
+        expect(error.meaning in _REFUSED, f"The refusal has the wrong meaning, {error.meaning}: {error.message}")
         return error.message
-    raise Unmet(f"{order.type} with {order.image} was created: {made.instance.id}.")
+    raise Unmet(f"An order that must be refused was accepted: {order.type} with {order.image}, {made.instance.id}.")
 
 
 def _nothing_stands(environment: Environment, order: Order) -> None:
     """Check that no machine of a refused order is found or listed."""
     found = environment.ask(environment.client.find, order)
-    expect(found is None or found.state in _ENDED, f"A machine exists after the refusal: {found and found.id}.")
+    expect(found is None or found.state in _ENDED, f"A refused order has left a machine: {found and found.id}.")
     listed = _listed(environment, order)
-    expect(not listed, f"Machines are listed after the refusal: {', '.join(listed)}.")
+    expect(not listed, f"A refused order has left machines in the list: {', '.join(listed)}.")
 
 
 def _listed(environment: Environment, order: Order) -> list[str]:
@@ -65,7 +65,7 @@ def create(environment: Environment) -> str:
     took = (made.ended_at - made.began_at).total_seconds()
     expect(
         took <= environment.limits.create,
-        f"The create took {took:.0f} s, but at most {environment.limits.create:.0f} s are allowed.",
+        f"Creating the machine took {took:.0f} s, but at most {environment.limits.create:.0f} s are allowed.",
     )
     at = made.instance.created_at
     expect(at is not None, "The machine does not report its creation time.")
@@ -90,8 +90,8 @@ def _is_as_ordered(found: Instance, order: Order) -> None:
     for name, (there, wanted) in pairs.items():
         expect(there == wanted, f"The machine's {name} is {there!r}, but {wanted!r} was ordered.")
     lacks = sorted(name for name, value in order.tags.items() if found.tags.get(name) != value)
-    expect(not lacks, f"The machine lacks the tags {', '.join(lacks)}.")
-    expect(found.state not in _ENDED, f"The machine is {found.state}.")
+    expect(not lacks, f"The machine lacks these tags of its order: {', '.join(lacks)}.")
+    expect(found.state not in _ENDED, f"The machine is {found.state}, although it was just created.")
 
 
 def repeated_create(environment: Environment) -> str:
@@ -100,12 +100,12 @@ def repeated_create(environment: Environment) -> str:
     again = environment.make(main.order)
     expect(
         again.instance.id == main.instance.id,
-        f"The repeated create made a second machine: {again.instance.id}, {main.instance.id}.",
+        f"Repeating the order created a second machine: {again.instance.id} besides {main.instance.id}.",
     )
     larger = (environment.wish.disk_gib or environment.wish.image.disk_gib or 30) + 7
     said = _changed(environment, main, replace(main.order, disk_gib=larger))
     there = _listed(environment, main.order)
-    expect(len(there) == 1, f"{len(there)} machines are listed under the same name: {', '.join(there)}.")
+    expect(len(there) == 1, f"{len(there)} machines are listed under the same name instead of 1: {', '.join(there)}.")
     return said
 
 
@@ -115,11 +115,9 @@ def _changed(environment: Environment, main: Machine, order: Order) -> str:
         found = environment.standing(order, main.prepared, answer, main.began_at).instance
     except CloudError as error:
         definite = error.meaning in _REFUSED
-        expect(
-            definite, f"A create with another disk under the same token is reported as {error.meaning}: {error.message}"
-        )
+        expect(definite, f"The refusal of a used token has the wrong meaning, {error.meaning}: {error.message}")
         return f"other parameters are refused: {error.message}"[:300]
-    expect(found.id == main.instance.id, f"A create with other parameters made a second machine: {found.id}.")
+    expect(found.id == main.instance.id, f"Reusing a token with another disk created a second machine: {found.id}.")
     return "a create with other parameters returns the same machine"
 
 
@@ -138,7 +136,7 @@ def listing(environment: Environment) -> str:
     )
     if elsewhere:
         there = environment.ask(client.instances, elsewhere, of_run)
-        expect(made.id not in [one.id for one in there], f"The machine is also listed in {elsewhere}.")
+        expect(made.id not in [one.id for one in there], f"The machine is also listed in {elsewhere}, where it is not.")
     for name, instance_id in (("the id", made.id), ("the name alone", "")):
         read = environment.ask(client.instance, made.location, made.zone, made.key, instance_id)
         expect(read is not None and read.id == made.id, f"The machine is not found by {name}.")
@@ -165,7 +163,7 @@ def lost_create(environment: Environment) -> str:
         found = environment.until(
             "The machine is found", lambda: environment.client.find(order), environment.limits.create
         )
-        expect(found.key == order.key, f"The machine is found under the name {found.key!r}.")
+        expect(found.key == order.key, f"The machine is found under a wrong name, {found.key!r}.")
         environment.until("The machine is listed", lambda: _listed(environment, order), environment.limits.change)
         expect(len(_listed(environment, order)) == 1, "Two machines are listed.")
         environment.end(order.key)
@@ -179,12 +177,12 @@ def spot(environment: Environment) -> str:
         try:
             made = environment.make(order)
         except CloudError as error:
-            expect(error.meaning in _NOT_NOW, f"The refusal is reported as {error.meaning}: {error.message}")
+            expect(error.meaning in _NOT_NOW, f"The refusal has the wrong meaning, {error.meaning}: {error.message}")
             _nothing_stands(environment, order)
             return f"refused: {error.message}"[:300]
-        expect(made.instance.market is Market.SPOT, f"The market of the machine is {made.instance.market}.")
+        expect(made.instance.market is Market.SPOT, f"The machine's market is {made.instance.market} instead of spot.")
         read = environment.until_state(made.instance, Lifecycle.RUNNING, environment.limits.running)
-        expect(read.market is Market.SPOT, f"The market of the machine is {read.market} when it is read again.")
+        expect(read.market is Market.SPOT, f"The machine's market is later {read.market} instead of spot.")
     return made.instance.id
 
 

@@ -170,7 +170,7 @@ class Environment:
         """Return the machine once its create call has been answered."""
         end = clock.monotonic() + self.limits.create
         while isinstance(answer, Underway):
-            expect(clock.monotonic() < end, f"The create did not finish within {self.limits.create:.0f} s.")
+            expect(clock.monotonic() < end, f"The machine was not created within {self.limits.create:.0f} s.")
             clock.sleep(min(answer.after, self.limits.pace))
             answer = self.ask(self.client.created, order, answer.handle)
         self.made[order.key] = self.journal.known_as(self.made[order.key], answer.id)
@@ -188,7 +188,7 @@ class Environment:
         def there() -> Instance | None:
             found = self.read(instance)
             if state not in _OVER:
-                expect(found is None or found.state not in _OVER, f"The machine is {found and found.state}.")
+                expect(found is None or found.state not in _OVER, f"The machine has ended: {found and found.state}.")
             if found is None or found.state is not state:
                 return None
             return found if state is not Lifecycle.RUNNING or self.address(found) else None

@@ -158,7 +158,7 @@ def end(client: Client, made: Made, waiting: Waiting, limits: Limits) -> None:
     try:
         waiting.until(f"Nothing is left of {made.key}", swept, max(0.0, limits.ended - clock.monotonic() + began))
     except Unmet as unmet:
-        raise Unmet(f"{unmet.message} Not yet deleted: {', '.join(left) or 'not known'}.") from None
+        raise Unmet(f"{unmet.message} These objects are not deleted yet: {', '.join(left) or 'not known'}.") from None
 
 
 def leftovers(client: Client, run_tags: RunTags) -> Iterator[Made]:

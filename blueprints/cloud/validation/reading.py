@@ -18,7 +18,7 @@ def identity(environment: Environment) -> str:
     """Check that the account reports an identity, and the same identity each time."""
     first, second = (environment.ask(environment.client.identity) for _ in range(2))
     expect(first, "The account has no name.")
-    expect(first == second, f"The account is {first!r} in one call and {second!r} in the next.")
+    expect(first == second, f"Two calls report different accounts: {first!r} and {second!r}.")
     return first
 
 
@@ -45,10 +45,10 @@ def types(environment: Environment) -> str:
         _sane(one)
     before, after = ({one.id: _kept(one) for one in found} for found in (first, second))
     differ = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    expect(not differ, f"Two listings differ in: {', '.join(differ[:5])}.")
+    expect(not differ, f"Two calls report different data about these instance types: {', '.join(differ[:5])}.")
     _narrower(environment, first)
     lost = sorted(set(environment.wish.kept_types) - set(ids))
-    expect(not lost, f"These types are missing in the second listing, or have another id: {', '.join(lost)}.")
+    expect(not lost, f"A second call does not report these instance types, or with another id: {', '.join(lost)}.")
     return f"{len(first)} types"
 
 
@@ -61,11 +61,14 @@ def _narrower(environment: Environment, everything: Sequence[InstanceType]) -> N
     here = environment.ask(environment.client.types, environment.wish.location)
     expect(here, f"{environment.wish.location} has no instance type.")
     elsewhere = [one.id for one in here if one.location != environment.wish.location]
-    expect(not elsewhere, f"The listing of {environment.wish.location} contains types of {', '.join(elsewhere[:5])}.")
+    expect(
+        not elsewhere,
+        f"The answer for {environment.wish.location} has instance types of other places: {', '.join(elsewhere[:5])}.",
+    )
     more = {one.id for one in here} - {one.id for one in everything}
     expect(
         not more,
-        f"The listing of one location has types missing in that of all locations: {', '.join(sorted(more)[:5])}.",
+        f"The answer for all locations lacks instance types of one location: {', '.join(sorted(more)[:5])}.",
     )
 
 
@@ -75,10 +78,10 @@ def _kept(one: InstanceType) -> dict[str, Any]:
 
 
 def _sane(one: InstanceType) -> None:
-    expect(one.name and one.location, f"A type lacks a name or a location: {one.id}.")
-    expect(one.vcpus > 0 and one.ram_mib > 0, f"{one.id} has {one.vcpus} vCPUs and {one.ram_mib} MiB of memory.")
+    expect(one.name and one.location, f"An instance type lacks a name or a location: {one.id}.")
+    expect(one.vcpus > 0 and one.ram_mib > 0, f"{one.id} has only {one.vcpus} vCPUs and {one.ram_mib} MiB of memory.")
     expect(one.arch and one.arch == architecture(one.arch), f"{one.id} has the architecture {one.arch!r}.")
-    expect(one.local_disk_gib >= 0, f"{one.id} has a disk of {one.local_disk_gib} GiB.")
+    expect(one.local_disk_gib >= 0, f"{one.id} has a disk of negative size, {one.local_disk_gib} GiB.")
     expect(all(gpu.count > 0 and gpu.model for gpu in one.gpus), f"{one.id} has a GPU without model or count.")
 
 
@@ -88,10 +91,10 @@ def prices(environment: Environment) -> str:
     for one in found:
         for price in one.prices:
             expect(price.per_hour > 0, f"{one.id} costs {price.per_hour} per hour.")
-            expect(price.source, f"The price of {one.id} has no source.")
+            expect(price.source, f"The price of instance type {one.id} has no source.")
             expect(
                 not price.zone or price.zone in one.zones,
-                f"{one.id} has a price in {price.zone}, where it is not offered.",
+                f"Instance type {one.id} has a price in {price.zone}, where it is not offered.",
             )
     priced = {one.name for one in found if any(price.market is Market.ON_DEMAND for price in one.prices)}
     expect(environment.wish.type in priced, f"{environment.wish.type} has no on-demand price.")
@@ -102,15 +105,15 @@ def quotas(environment: Environment) -> str:
     """Check the quotas of the account."""
     assert isinstance(environment.client, Quotas)
     found = environment.ask(environment.client.quotas, environment.wish.location)
-    expect(found, "No quota can be read.")
+    expect(found, "No provider quota can be read.")
     for one in found:
-        expect(one.limit >= 0 and one.used >= 0, f"The quota {one.name} is {one.used} of {one.limit}.")
+        expect(one.limit >= 0 and one.used >= 0, f"Provider quota {one.name} is negative: {one.used} of {one.limit}.")
         here = one.location in ("", environment.wish.location)
-        expect(here, f"The quota {one.name} belongs to {one.location}, but {environment.wish.location} was requested.")
-        expect(one.name and one.unit, f"A quota lacks a name or a unit: {one}.")
+        expect(here, f"The provider quota {one.name} is for {one.location}, not for {environment.wish.location}.")
+        expect(one.name and one.unit, f"A provider quota lacks a name or a unit: {one}.")
     names = [(one.name, one.family, one.market, one.unit) for one in found]
     twice = sorted({one[0] for one in names if names.count(one) > 1})
-    expect(not twice, f"These quotas are reported twice: {', '.join(twice)}.")
+    expect(not twice, f"These provider quotas are reported twice: {', '.join(twice)}.")
     return f"{len(found)} quotas"
 
 
@@ -124,9 +127,9 @@ def image_choice(environment: Environment) -> str:
         wrong = environment.ask(environment.client.image, wish.location, {"id": absent(wish.image.id)}, wish.arch)
     except CloudError as error:
         definite = error.meaning in (Meaning.NOT_FOUND, Meaning.INVALID)
-        expect(definite, f"A nonexistent image is reported as {error.meaning}: {error.message}")
+        expect(definite, f"A missing image is not reported as missing, but as {error.meaning}: {error.message}")
     else:
-        expect(False, f"A nonexistent image was found: {wrong.id}.")
+        expect(False, f"A search for an image that does not exist found {wrong.id}.")
     return f"{found.id} {found.name}".strip()
 
 

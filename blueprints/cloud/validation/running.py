@@ -78,7 +78,7 @@ def ssh(environment: Environment) -> str:
     said = environment.until(
         "The machine accepts a login", lambda: environment.run("id -un").strip(), environment.limits.ssh
     )
-    expect(said == environment.wish.user, f"The account is {said!r} instead of {environment.wish.user!r}.")
+    expect(said == environment.wish.user, f"The login account is {said!r} instead of {environment.wish.user!r}.")
     stranger = environment.endpoint(host_key=new_key_pair("stranger").public)
     try:
         environment.outside.run(stranger, environment.control.private, "true")
@@ -91,7 +91,7 @@ def guest(environment: Environment) -> str:
     """Check the guest: architecture, system, account, and first boot."""
     said = environment.until("The first boot has finished", lambda: _booted(environment), environment.limits.first_boot)
     arch, system, release = architecture(said.get("arch", "")), said.get("system", ""), said.get("release", "")
-    expect(arch in ARCHITECTURES, f"The architecture of the machine is {arch!r}.")
+    expect(arch in ARCHITECTURES, f"The machine has an unknown architecture, {arch!r}.")
     expect(arch == environment.wish.arch, f"The machine is {arch}, but {environment.wish.arch} was ordered.")
     expect(system in RELEASES, f"The machine runs {system!r}, which is not one of {', '.join(RELEASES)}.")
     expect(
@@ -148,7 +148,7 @@ def _listen(environment: Environment, port: int) -> int:
     machine = environment.machine.instance
     inside = machine.private_address or machine.public_address
     said = environment.run(_LISTEN, str(port), "900", inside).strip()
-    expect(said.isdigit(), f"No program can listen on a port in the guest: {said or 'there was no output'}.")
+    expect(said.isdigit(), f"No program can listen on a port of the machine: {said or 'there was no output'}.")
     environment.until(
         "The guest listens", lambda: environment.run(_TRY, str(port), inside).strip() == "up", environment.limits.call
     )

@@ -69,7 +69,7 @@ def _start(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
     command = storage.interface("command")
     assert isinstance(command, Command)
     if not server.answers(command, site, spec.deadline / 2):
-        return Failed(scope=Scope.STEP, code="no_answer", message=f"Nothing answers on {site.listen}.")
+        return Failed(scope=Scope.STEP, code="no_answer", message=f"The web server does not answer on {site.listen}.")
     root = f"{server.files_of(storage).root}/{server.PAGES}"
     facts = {"uri": site.uri(), "address": site.address, "port": site.port, "root": root, "site": site.to_json()}
     return Ready(facts=json.loads(json.dumps(facts)))
@@ -154,7 +154,7 @@ def _check(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
     command = storage.interface("command")
     assert isinstance(command, Command)
     if now.state is HttpdState.RUNNING and not server.answers(command, site, spec.deadline / 2):
-        return Failed(scope=Scope.STEP, code="no_answer", message=f"Nothing answers on {site.listen}.")
+        return Failed(scope=Scope.STEP, code="no_answer", message=f"The web server does not answer on {site.listen}.")
     return Ready(facts={"httpd": now.state.value})
 
 

@@ -55,7 +55,7 @@ def here_only() -> None:
     if server_address():
         raise InvalidRequest(
             "This command works only on the installation on this machine.", field="server",
-            hint=f"Omit --server (or {SERVER}), or run the command on the server.",
+            hint=f"Omit --server, unset {SERVER}, or run the command on the server.",
         )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
-"""Start and cancel the acts that kinds declare, and act on their outcomes.
+"""Start and cancel the acts that kinds declare, and record how each act ended.
 
-An act is a run of its own phase on a resource. Unless it runs beside leases, the resource is in maintenance until it
-has ended, and its first step is not called while other leases hold the resource, its parts, or a whole around it.
+An act is a run of its own phase on a resource. Unless the kind declares that the act may run beside leases, the
+resource is in maintenance until the act has ended. The first step of such an act is called only when no other lease
+holds the resource, a resource below it, or a resource above it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from leases.models import Run
 
 @dataclass(frozen=True, kw_only=True)
 class ActWish:
-    """An act that somebody requested on a resource, and the lease that it is done for, if any."""
+    """A requested act on a resource and, if an owner requested it through a lease, that lease."""
 
     resource_id: int
     act: DeclaredAct
@@ -43,10 +44,10 @@ class ActWish:
 
 @short
 def begin(wish: ActWish) -> bool:
-    """Start an act, which a worker carries out. Return False if the same act is already running.
+    """Request an act, which a worker carries out. Return False if the same act is already running.
 
-    Raises Conflict, which names what is in the way. This is decided in the transaction that starts the run, after the
-    resource was closed to new leases, so that no lease can come in between.
+    Raises Conflict, which names what is in the way. Checks this after the resource was closed to new leases, in the
+    transaction that starts the run, so that no lease can come in between.
     """
     if wish.lease_id is not None:
         _lock_lease(wish.lease_id)
@@ -91,23 +92,23 @@ def _wait(run_id: int, wish: ActWish, message: str, holders: list[TreeHolder]) -
 
 
 def situation(resource_id: int, lease_id: int | None) -> tuple[Now, list[TreeHolder]]:
-    """Return the state of a resource, and the other leases in its tree, which decide whether an act can be started."""
+    """Return what an act's start depends on: the state of the resource, and the other leases in its tree."""
     return machines.state_of(resource_id), maintenance.tree_holders(resource_id, lease_id)
 
 
 def refuse(act: DeclaredAct, now: Now, holders: list[TreeHolder], *, named: bool) -> None:
-    """Raise Conflict if an act cannot be started: the resource is busy, has the wrong power, or is held.
+    """Raise Conflict if an act cannot be started: the resource is busy, is on or off when it must not be, or is leased.
 
-    Leases are named only if `named` is true, because owners must not learn about leases of others.
+    Names the leases that are in the way only if `named` is true, because owners must not learn about leases of others.
     """
     machines.refuse_busy(now)
     if act.power != "any" and now.power and now.power != act.power:
-        raise Conflict(f"{now.name} is {now.power}; {act.name} needs it {act.power}.",
+        raise Conflict(f"{now.name} is {now.power}; {act.name} requires it to be {act.power}.",
                        hint=f"Switch it {act.power} first.")  # fmt: skip
     if act.holders == "refuse" and holders:
         raise Conflict(
-            f"{_others(holders, named)} holds {holders[0].resource}; {act.name} needs the resource without other leases.",
-            hint="Try again when that has ended.",
+            f"{_others(holders, named)} holds {holders[0].resource}; {act.name} requires that no other lease does.",
+            hint="Try again when that lease has ended.",
         )
 
 
@@ -144,9 +145,9 @@ def cancel(resource_id: int, name: str, *, actor: str) -> None:
 
 
 def cancel_of_lease(lease_id: int) -> bool:
-    """Cancel the acts that a lease has started. Return True if there are any; the lease is not cleaned before they end.
+    """Cancel the acts that were started through a lease. Return True if one is still running.
 
-    Call inside a transaction.
+    The lease is not cleaned before these acts have ended. Call inside a transaction.
     """
     found = rows(_CANCEL.format(which="wanted ->> 'lease' = %s AND NOT cancel_wanted"), (str(lease_id),))
     _cancelling(found, "drydock")
@@ -169,13 +170,16 @@ def done(current: Run) -> None:
 
 
 def failed(current: Run, answer: Failed) -> None:
-    """Record that an act has failed. The resource is quarantined if the declaration says so."""
+    """Record that an act has failed. Quarantine the resource if the act's declaration requires that."""
     failures.record(current, answer)
     _ended(current, "failed", answer.message)
 
 
 def cancelled(current: Run) -> None:
-    """Record that an act was cancelled. The resource is quarantined if the declaration says so and a step has begun."""
+    """Record that an act was cancelled.
+
+    If a step has begun, quarantine the resource if the act's declaration requires that.
+    """
     _ended(current, "cancelled", f"{current.wanted['act']} was cancelled.")
 
 
@@ -215,6 +219,6 @@ _HOLDING = """
 
 
 def holding_lease(resource_id: int, owner_id: int) -> int | None:
-    """Return the active lease by which an owner holds all of a resource, or of something that it is part of."""
+    """Return the id of the owner's active lease that holds the resource, or one above it, whole; else None."""
     found = rows(_HOLDING, (resource_id, resource_id, owner_id))
     return int(found[0][0]) if found else None

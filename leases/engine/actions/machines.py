@@ -1,4 +1,4 @@
-"""Carry out actions on a machine that its lease requests: stop, start, reboot, resize, change of type, tags.
+"""Carry out actions on the machine of a lease: stop, start, reboot, resize, change the instance type, set tags.
 
 A machine is not considered lost during such an action, or while it is switched off on request.
 """
@@ -37,7 +37,7 @@ class Wish(NamedTuple):
 
 
 class Now(NamedTuple):
-    """The state of a resource, and its run."""
+    """The present state of a resource, and the run that works on it, if any."""
 
     name: str
     state: str
@@ -59,8 +59,9 @@ _NOW = """
 def ask(wish: Wish) -> bool:
     """Request an action on a machine, which a worker carries out. Return False if the same action is already running.
 
-    Raises Conflict if the machine is not active, is off (for a reboot) or is busy with another action, or if a
-    budget does not allow a more expensive type. From now on, the leases are charged at the price of the new type.
+    Raises Conflict if the machine is not active, is off (for a reboot) or is busy with another action, or if a budget
+    does not allow a more expensive instance type. A change of instance type charges the leases at the new price at
+    once.
     """
     unaffordable = _unaffordable(wish)
     now = locked(wish.resource_id)
@@ -107,9 +108,9 @@ def _same(there: Any, wanted: dict[str, Any]) -> bool:
 
 @short
 def switch(wish: Wish) -> bool:
-    """Switch a machine on or off according to `wanted["power"]`, and keep it in that state.
+    """Switch a machine to the power state `wanted["power"]`, `on` or `off`, and keep it in that state.
 
-    Returns False if the machine is already in that state or being switched to it. Raises Conflict if the machine is
+    Returns False if the machine is already in that state or is being switched to it. Raises Conflict if the machine is
     not active or is busy with another action.
     """
     now = locked(wish.resource_id)
@@ -139,7 +140,7 @@ def state_of(resource_id: int) -> Now:
 
 
 def refuse_busy(now: Now) -> None:
-    """Raise Conflict if a resource is not active, or is busy with anything but a health check."""
+    """Raise Conflict if a resource is not active, or has a run other than a health check."""
     if now.state != "active":
         raise Conflict(f"{now.name} is {now.state}.")
     if now.phase not in (None, "check"):
@@ -148,11 +149,11 @@ def refuse_busy(now: Now) -> None:
     if now.in_maintenance:
         raise Conflict(f"{now.name} is in maintenance.", hint="Try again when that is done.")
     if now.power_wanted and now.power != now.power_wanted:
-        raise Conflict(f"{now.name} is about to be switched {now.power_wanted}.", hint="Try again when that is done.")
+        raise Conflict(f"{now.name} is about to be switched {now.power_wanted}.", hint="Try again after that.")
 
 
 def drop_check(now: Now) -> None:
-    """Cancel a health check that is running. A check changes nothing, so its answer can be ignored."""
+    """Cancel the resource's health check if one is running. A check changes nothing, so its answer is not needed."""
     if now.run_id is None:
         return
     for current in Run.objects.filter(pk=now.run_id, phase=Run.Phase.CHECK):
@@ -165,7 +166,7 @@ def tell(
 ) -> None:
     """Record an event when an action on a machine is requested, done or failed.
 
-    The event also belongs to the lease that requested the action.
+    If the action was requested through a lease, the event is also listed with that lease.
     """
     details = {"act": PHASES[phase]}
     record_event(
@@ -180,7 +181,7 @@ def rebooted(current: Run) -> None:
 
 
 def resized(current: Run) -> None:
-    """Record the larger disk of the machine, also in the share of an exclusive lease."""
+    """Record the larger disk of a machine. An exclusive lease's share grows with the disk."""
     disk_gib = current.wanted["disk_gib"]
     resource = Resource.objects.get(pk=current.resource_id)
     _become(resource, {"total_disk_mib": 1024 * disk_gib, "facts": {**resource.facts, "disk_gib": disk_gib}})
@@ -189,7 +190,7 @@ def resized(current: Run) -> None:
 
 
 def retyped(current: Run) -> None:
-    """Record the new instance type of the machine, and the size, price and attributes of its offer."""
+    """Record the new instance type of the machine, with the size, price and attributes of the new offer."""
     draft, resource = current.wanted["draft"], Resource.objects.get(pk=current.resource_id)
     kept = {name: value for name, value in resource.attributes.items() if name not in draft["gone"]}
     _become(
@@ -215,9 +216,9 @@ def tagged(current: Run) -> None:
 
 
 def failed(current: Run, answer: Failed) -> None:
-    """Record that an action failed. The machine and its leases remain unchanged, at the old price.
+    """Record that an action on a machine failed. The machine and its leases keep their former price and size.
 
-    A machine that may now be off although it should be on is switched on again.
+    If the machine should be on but may now be off, it is switched on again.
     """
     if "was_price" in current.wanted:
         run("UPDATE leases_resource SET price = %s WHERE id = %s", (current.wanted["was_price"], current.resource_id))

@@ -1,4 +1,4 @@
-"""Provide the leases, slot locks and maintenance of related resources that a step needs."""
+"""Provide what a step needs before it can continue: leases, slot locks, and maintenance of related resources."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _lock(current: Run, wanted: NeededLock) -> None:
         sql = f"INSERT INTO leases_slotlock (key, name, value, {column}) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
         if run(sql, (key, wanted.name, value, pk)):
             return
-    raise NotToBeHad(f"All of {len(candidates)} {wanted.name} in {scope} are in use.")
+    raise NotToBeHad(f"All {len(candidates)} candidates for the slot lock {wanted.name} in {scope} are in use.")
 
 
 def _choice(current: Run, wanted: NeededLock) -> tuple[str, tuple[str, ...]]:
@@ -127,9 +127,9 @@ _OPEN = """
 
 
 def children(current: Run) -> list[tuple[int, str, str]]:
-    """Return (id, state, message) of the latest lease for each need of the run's lease or resource.
+    """Return (id, state, message) of the latest lease for each need that the run's lease or resource has.
 
-    Ended leases are included only if they were requested after this run began.
+    An ended lease is included only if it was requested after this run began.
     """
     column = "for_lease_id" if current.lease_id is not None else "for_resource_id"
     pk = current.lease_id if current.lease_id is not None else current.resource_id
@@ -146,9 +146,9 @@ def satisfied(current: Run) -> bool:
 
 
 def end_phase(current: Run) -> None:
-    """Release the leases that a phase needed, whether it succeeded or failed.
+    """Release the leases that a phase needed, whether the phase succeeded or failed.
 
-    Maintenance is ended too, unless another run needs it.
+    Ends the maintenance that the phase needed too, unless another run needs it.
     """
     if current.lease_id is not None:
         end_children(for_lease=current.lease_id, phase=current.phase)

@@ -1,4 +1,4 @@
-"""Draft machines based on offers, and plan how a machine changes to another instance type."""
+"""Draft machines from offers, and plan how a machine changes to another instance type."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def drafts(
     blueprint: Blueprint, kind: Kind, config: Any, asked: Asked | None, *, choose: str = "",
     failing: Sequence[tuple[str, str]] = (),
 ) -> Sequence[Draft]:  # fmt: skip
-    """Return what the blueprint could build for a request, best first.
+    """Return drafts of the resources that the blueprint could build for a request, best first.
 
-    If `asked` is None, the drafts are those that keep the blueprint's minimum of idle resources. `failing` lists the
-    (scope, key) pairs of recent failures. Drafts that match one of them, or that exceed the account's quota
+    If `asked` is None, the drafts are those that keep the blueprint's minimum of idle resources. `failing` contains the
+    (scope, key) pairs of remembered errors. Drafts that one of these errors excludes, or that exceed a provider quota
     (`Draft.refused`), are returned only if there are no others.
 
     Raises CatalogueStale, and any exception of the kind.
@@ -90,14 +90,14 @@ def _said(resource: Resource) -> tuple[str, str]:
 
 
 def retyped(resource: Resource, kind: Kind, config: Any, type_name: str) -> dict[str, Any]:
-    """Return the arguments for the run that changes a machine's type.
+    """Return the arguments for the run that changes a machine to another instance type.
 
-    Raises InvalidRequest if the machine already has that type, its zone does not offer the type, or the leases on the
-    machine would not fit. Raises Conflict if the machine was not built from an offer.
+    Raises InvalidRequest if the machine already has that instance type, if its zone does not offer the instance type,
+    or if the leases on the machine would not fit. Raises Conflict if the machine was not built from an offer.
     """
     was, market = _said(resource)
     if not isinstance(kind, Offers) or not was:
-        raise Conflict(f"{resource.name} was not built from an offer, so its type cannot be changed.")
+        raise Conflict(f"{resource.name} was not built from an offer, so its instance type cannot be changed.")
     if type_name == was:
         raise InvalidRequest(f"{resource.name} is already a {was}.", field="type_name")
     sought = replace(kind.sought(config, None), names=(type_name,), markets=(market,))
@@ -139,12 +139,12 @@ def _refuse_another(resource: Resource, offer: Offer) -> None:
         raise _another(resource, offer)
     lost = sorted(set(resource.traits) & {"sev", "sev_snp", "tdx"} - set(offer.confidential))
     if lost:
-        raise InvalidRequest(f"{offer.type} does not have {', '.join(lost)}, which the machine has.", field="type_name")
+        raise InvalidRequest(f"{offer.type} lacks {', '.join(lost)}, which the machine has.", field="type_name")
 
 
 def _another(resource: Resource, offer: Offer) -> InvalidRequest:
     arch = resource.attributes.get("arch", "a different architecture")
-    return InvalidRequest(f"{offer.type} is {offer.arch}, and the machine is {arch}.", field="type_name")
+    return InvalidRequest(f"Instance type {offer.type} is {offer.arch}, but the machine is {arch}.", field="type_name")
 
 
 def _refuse_too_small(resource: Resource, draft: Draft) -> None:

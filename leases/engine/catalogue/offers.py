@@ -95,10 +95,10 @@ def find(
     kind: str, sought: Sought, *, choose: str = "", but: Sequence[str] = (), not_in: Sequence[str] = (),
     not_counted: Sequence[str] = (), room: Sql | None = None, limit: int = 50,
 ) -> list[Offer]:  # fmt: skip
-    """Return the best offers for a query, starting with the cheapest or with those that boot soonest.
+    """Return the offers that meet a query, cheapest first or, if `choose` is `fastest`, first those that boot soonest.
 
-    Excludes offers by name (`but`), by zone (`not_in`), and by quota (`not_counted`). `room` is an additional SQL
-    condition on a listing `o`.
+    Excludes the offers named in `but`, the zones in `not_in`, and offers that count against a provider quota in
+    `not_counted`. `room` is a further SQL condition on an offer, the row `o`.
     """
     what = condition(sought) if room is None else condition(sought) & room
     sql = f"""
@@ -116,7 +116,7 @@ def _offer(row: tuple[Any, ...]) -> Offer:
 
 
 def condition(sought: Sought) -> Sql:
-    """Return an SQL condition that is true if listing `o` meets the query."""
+    """Return an SQL condition that is true if the offer in row `o` meets the query."""
     found = Sql("TRUE")
     for text, value in _CONDITIONS:
         if (asked := value(sought)) not in (None, "", 0, []):
@@ -161,7 +161,7 @@ _SEEN = f"""
 
 
 def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
-    """Return the offers with these names as a dict by name, including offers that are not available."""
+    """Return the offers with these names, by name. Includes offers that are not available at present."""
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.type = ANY(%s) AND {_NAME} = ANY(%s)"""
@@ -171,9 +171,9 @@ def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
 
 
 def booted(resource_id: int) -> None:
-    """Add the time that a resource took to become usable to the statistics of its offer.
+    """Update the boot time of a resource's offer with the time that the resource took to become usable.
 
-    Recent times have more weight.
+    Recent boot times have more weight than older ones.
     """
     run(_SEEN, (resource_id,))
 
@@ -184,7 +184,7 @@ _PRICE = """
 
 
 def price_of(blueprint: Blueprint, facts: Mapping[str, Any]) -> float | None:
-    """Return the hourly price of a machine, or None if no offer matches it.
+    """Return the hourly price of a machine, or None if its instance type is not offered in its zone and market.
 
     Reads `location`, `zone`, `type` and `market` from `facts`.
     """

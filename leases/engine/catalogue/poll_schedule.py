@@ -1,4 +1,4 @@
-"""Schedules the polls of provider accounts, and stores the results of their last polls."""
+"""Schedule the polls of provider accounts, and keep the outcome of the last poll of each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Used:
     places: set[str] = field(default_factory=set)
 
     def wants(self, place: Place) -> bool:
-        """Return whether a blueprint uses the account in this place."""
+        """Return whether this place must be polled, because blueprints or resources use it."""
         return place.name == "" or (place.available and (self.everywhere or place.name in self.places))
 
 
@@ -86,7 +86,7 @@ def done(reading: Reading, token: uuid.UUID, every: float, *, problem: str, foun
 
 
 def interval(reading: Reading, kind: Offers) -> float:
-    """Return the number of seconds between two polls: the operator's setting, or else the provider's default."""
+    """Return the seconds between two polls: the operator's setting, or else the default of the kind."""
     said = settings.DRYDOCK
     match reading.what:
         case Reading.What.INVENTORY:
@@ -129,7 +129,7 @@ def _offering() -> list[str]:
 
 
 def reads(name: str) -> bool:
-    """Return whether the kind is installed and can read offers with its credential."""
+    """Return whether the kind is installed and can poll offers with its credential."""
     try:
         return isinstance(registry.kind(name), Offers)
     except DrydockError:
@@ -157,7 +157,7 @@ def _spread_allowances(of_account: dict[str, Any], places: list[str]) -> None:
 
 @short
 def spread(reading: Reading, token: uuid.UUID, places: list[Place]) -> int:
-    """Schedule inventory and status polls for exactly those places that blueprints or resources use."""
+    """Schedule offer and status polls for exactly the places that blueprints or resources use."""
     if not keeps(reading.pk, token):
         return 0
     used = _used().get((reading.credential_id, reading.kind), _Used())

@@ -1,4 +1,4 @@
-"""Providers' quotas for accounts, and the amount of each quota that is left."""
+"""Provider quotas: the limits of accounts at their providers, and how much of each limit is left."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ _ON_ITS_WAY = """
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A provider quota, and the usage by our newest machines that the provider's figures do not include yet."""
+    """A provider quota, with the usage by newly created machines that the provider's figure does not include yet."""
 
     of: Allowance
     ours: float = 0.0
 
     @property
     def room(self) -> float:
-        """The amount of the quota that may still be used, in the unit of the quota."""
+        """The amount that may still be used, in the unit of the provider quota."""
         return self.of.limit - self.of.used - self.ours
 
 
 @short
 def write(reading: Reading, token: uuid.UUID, found: Sequence[Allowance]) -> bool:
-    """Store the quotas that a poll has read from one place. Return whether they allow more than before."""
+    """Store the provider quotas that a poll read from one place. Return whether they allow more than before."""
     if not keeps(reading.pk, token):
         return False
     given = json.dumps([asdict(one) for one in {_key(one): one for one in found}.values()])
@@ -72,7 +72,7 @@ def _key(one: Allowance) -> tuple[str, ...]:
 
 
 def left(account: str, kind: str) -> list[Left]:
-    """Return what is left of the quotas of an account, according to the last polls."""
+    """Return how much of each provider quota of an account is left, according to the last polls."""
     known = rows(_KNOWN, (account, kind, _FRESH))
     if not known:
         return []
@@ -93,7 +93,7 @@ def _left(row: tuple[Any, ...], coming: Sequence[tuple[Any, ...]], offers: dict[
 
 
 def refusal(known: Sequence[Left], sought: Sought, offer: Offer) -> str:
-    """Return why the account's quotas do not allow an offer, or an empty string if they do.
+    """Return why the account's provider quotas do not allow an offer, or an empty string if they do.
 
     The reason includes the provider's figures.
     """
@@ -119,9 +119,9 @@ _LARGEST = 4096
 
 
 def room(known: Sequence[Left], sought: Sought) -> Sql | None:
-    """Return an SQL condition that is true if the quotas allow listing `o` (see `refusal`).
+    """Return an SQL condition that is true if the provider quotas allow the offer in row `o` (see `refusal`).
 
-    Returns None if no quota is nearly exhausted.
+    Returns None if no provider quota is nearly exhausted.
     """
     tight = [
         {"location": one.of.location, "family": one.of.family, "market": one.of.market, "unit": one.of.unit,

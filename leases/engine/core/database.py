@@ -64,7 +64,7 @@ def is_draining() -> bool:
 
 
 def forget_draining() -> None:
-    """Allow steps to start again, in a process that stopped one worker and starts another."""
+    """Let this process start steps again, after it stopped one worker and before it starts another."""
     _word[0] = 0
 
 
@@ -237,7 +237,7 @@ def constraint(error: BaseException) -> str:
 
 
 def rows(sql: str, params: Any = (), *, hot: bool = False) -> list[tuple[Any, ...]]:
-    """Return all rows of a statement. See `_cursor` for `hot`."""
+    """Return all rows of a statement's result. For `hot`, see `_cursor`."""
     try:
         with _cursor(hot) as cursor:
             cursor.execute(sql, params)
@@ -250,17 +250,17 @@ def rows(sql: str, params: Any = (), *, hot: bool = False) -> list[tuple[Any, ..
 
 
 def some(sql: str, params: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the first rows of a statement, up to the number that one periodic check processes.
+    """Return the first rows of a query, at most as many as one periodic check processes.
 
-    Without an ORDER BY, the rows are chosen at random. Otherwise rows that fail every time could keep the others
-    from being processed.
+    Without an ORDER BY, the rows are chosen at random. Otherwise rows that fail every time could keep the others from
+    being processed.
     """
     ordered = sql if "ORDER BY" in sql else f"SELECT * FROM ({sql}) found ORDER BY random()"
     return rows(f"{ordered} LIMIT {settings.DRYDOCK.sweep_batch}", params)
 
 
 def run(sql: str, params: Any = (), *, hot: bool = False) -> int:
-    """Execute a statement and return the number of affected rows. See `_cursor` for `hot`."""
+    """Execute a statement and return the number of affected rows. For `hot`, see `_cursor`."""
     with _cursor(hot) as cursor:
         cursor.execute(sql, params)
         return int(cursor.rowcount)
@@ -321,7 +321,7 @@ def attempt(act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
 
 
 def each(act: Callable[..., object], found: Iterable[tuple[object, ...]]) -> int:
-    """Call `act` for each row. Return the number of calls that neither failed nor returned False."""
+    """Call `act` for each row. Return how many calls succeeded and did not return False."""
     return sum(attempt(_done, act, *row) or False for row in found)
 
 

@@ -39,7 +39,7 @@ UNKNOWN = "The installation has resources, but was never confirmed for this data
 
 
 def add_dropped(number: int, why: str) -> None:
-    """Count broker messages that could not be read, and store the reason for the last one."""
+    """Add the number of broker messages that could not be read, and store why the last one could not."""
     run(
         "UPDATE leases_installation SET dropped_messages = dropped_messages + %s, dropped_at = clock_timestamp(),"
         " dropped_message = %s",
@@ -73,7 +73,10 @@ class Standing:
         return self.epochs[-1].number
 
     def epoch_of(self, letter: str, pk: int) -> int:
-        """Return the number of the epoch in which resource (`r`) or lease (`l`) `pk` was created."""
+        """Return the number of the epoch in which a resource or lease was created.
+
+        `letter` is `r` for the resource or `l` for the lease with the id `pk`.
+        """
         return next(e.number for e in reversed(self.epochs) if getattr(e, letter) <= pk)
 
 
@@ -83,7 +86,7 @@ _shown: tuple[float, str] | None = None
 
 
 def current() -> Standing:
-    """Return the status of the installation. It is read again every few seconds."""
+    """Return the status of the installation, which may have been read a few seconds ago."""
     global _known
     with _guard:
         known = _known
@@ -118,7 +121,7 @@ def problem() -> str:
 
 
 def seen(said: str) -> str:
-    """Cache a reason for suspension that the caller has read. Return the reason to show, or an empty string."""
+    """Cache the reason for suspension that the caller has just read. Return the reason to show, or an empty string."""
     global _shown
     with _guard:
         said = said or (OTHER_KEY if _known and _known[1].problem == OTHER_KEY else "")
@@ -136,7 +139,7 @@ def notice() -> None:
 
 
 def forget() -> None:
-    """Drop the cached status, so that the next call reads it again."""
+    """Drop the cached status of the installation, so that the next call reads it from the database."""
     global _known, _shown
     with _guard:
         _known = _shown = None
@@ -245,8 +248,8 @@ def _beginning(epoch: int) -> dict[str, int | None]:
 def confirm(*, actor: str) -> bool:
     """Confirm that this database and ownership key belong to the installation.
 
-    Begins a new epoch, so that no external name that was used after the backup is used again. Returns False if the
-    installation was not suspended.
+    Begins a new epoch, so that an external name used since the backup is never used for another object. Returns False
+    if the installation was not suspended.
     """
     current()
     with transaction.atomic():
@@ -296,23 +299,23 @@ BLUEPRINT = "drydock-blueprint"
 
 @dataclass(frozen=True, kw_only=True)
 class Proven:
-    """The epoch and the resource id of an external object, as proven by its tags."""
+    """The epoch and the resource id that the tags of a provider object prove."""
 
     epoch: int
     resource: int
 
 
 def tags(short: str, epoch: int, resource: int) -> dict[str, str]:
-    """Return the tags for the external object of a resource, including the proof of ownership."""
+    """Return the tags for the provider object of a resource, including the proof that this installation owns it."""
     return {
         INSTALLATION: short, EPOCH: str(epoch), RESOURCE: str(resource), PROOF: _proof(short, str(epoch), str(resource)),
     }  # fmt: skip
 
 
 def proven(found: Mapping[str, str], short: str) -> Proven | None:
-    """Return the epoch and resource id that an object's tags prove, or None if `short` did not create the object.
+    """Return the epoch and resource id that an object's tags prove, or None if they prove nothing.
 
-    `short` is the short name of the installation.
+    `short` is the short name of the installation. Tags of another installation prove nothing.
     """
     epoch, resource = found.get(EPOCH, ""), found.get(RESOURCE, "")
     if found.get(INSTALLATION) != short or not (_number(epoch) and _number(resource)):

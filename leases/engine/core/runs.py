@@ -23,9 +23,10 @@ def plan(kind: Kind, phase: str) -> Plan:
 
 
 def plan_of(kind_name: str, phase: str, wanted: Mapping[str, Any]) -> Plan:
-    """Return the plan for a phase of the kind with this name.
+    """Return the plan of the kind with this name for a phase.
 
-    For an act, `wanted` names it. Raises NotFound if the kind is not installed or does not declare the act.
+    If the phase is an act, `wanted` contains the act's name. Raises NotFound if the kind is not installed or does not
+    declare the act.
     """
     kind = registry.kind(kind_name)
     if phase != Phase.ACT:
@@ -37,7 +38,7 @@ def plan_of(kind_name: str, phase: str, wanted: Mapping[str, Any]) -> Plan:
 
 
 def name_of(phase: str, wanted: Mapping[str, Any]) -> str:
-    """Return what a run does, for people: the name of its act or, if it is no act, its phase."""
+    """Return the user-facing name of a run: the name of its act or, for any other phase, the phase."""
     return str(wanted.get("act", "")) if phase == Phase.ACT else phase
 
 
@@ -103,10 +104,7 @@ _MARK = "UPDATE leases_lease SET release_wanted = {reason}, release_actor = {act
 
 
 def end_children(*, for_lease: int | None = None, for_resource: int | None = None, phase: str | None = None) -> None:
-    """Mark for release all leases that a lease or resource holds.
-
-    If `phase` is given, only those that it holds for that phase.
-    """
+    """Mark for release all leases that a lease or resource holds, or only those that it holds for `phase`."""
     column = "for_lease_id" if for_lease is not None else "for_resource_id"
     only = " AND need_phase = %s" if phase is not None else ""
     params: list[Any] = [for_lease if for_lease is not None else for_resource, *([phase] if phase is not None else [])]
@@ -117,15 +115,14 @@ def end_children(*, for_lease: int | None = None, for_resource: int | None = Non
 
 @short
 def end_siblings(lease_id: int) -> None:
-    """Mark the pending leases in an ended lease's group for release.
+    """Mark leases for release that cannot continue because a lease of their group has ended.
 
-    A group is granted all together or not at all.
+    These are the pending leases, because a group is granted all together or not at all, and the leases that use the
+    ended lease (`LeaseView.members`).
 
-    Mark also the leases of the group that use the ended one (`LeaseView.members`).
-
-    Runs in its own transaction, after the end of the lease is committed: it locks the siblings by id, and a transaction
-    that holds one of them must not wait for another with a lower id. Until then no member can be granted
-    (`pending.members_of`). After a crash the sweep finds them (`lease_checks.left_in_groups`).
+    Runs in its own transaction, after the end of the lease is committed: this locks the siblings by id, and a
+    transaction that holds one of them must not wait for another with a lower id. Until the siblings are marked, none
+    can be granted (`pending.members_of`). After a crash the sweep marks them (`lease_checks.left_in_groups`).
     """
     which = leases_by_id(f"({_WAITING}) OR ({_STANDING})")
     marked = rows(
@@ -136,10 +133,10 @@ def end_siblings(lease_id: int) -> None:
 
 
 def want_release(lease_id: int, *, reason: str, actor: str) -> None:
-    """Mark a lease for release in the caller's transaction. If the lease is pending, mark its group too.
+    """Mark a lease for release in the caller's transaction. If the lease is pending, mark all leases of its group.
 
-    The whole group is marked in one statement, which locks its members in the order of their ids. Otherwise two
-    transactions that release several members could deadlock.
+    One statement marks the whole group and locks its members in the order of their ids. Otherwise two transactions that
+    release several members could deadlock.
     """
     own = f"id = %s AND {_RIGHTFUL} AND release_wanted = ''"
     group = f"{_WAITING} AND EXISTS (SELECT FROM leases_lease l WHERE l.id = %s AND l.state = 'pending')"
@@ -169,7 +166,7 @@ def undo_activation(lease_id: int, resource_id: int) -> None:
 
 
 def wake_for(lease_id: int) -> None:
-    """Let the runs that wait for this lease continue. Call it when the lease has become active or ended."""
+    """Let the runs that wait for this lease continue. Call this when the lease has become active or ended."""
     for (run_id,) in rows(
         "UPDATE leases_run n SET due_at = clock_timestamp() FROM leases_lease c WHERE c.id = %s"
         " AND n.waits_for = 'leases' AND n.due_at IS NULL AND ((c.for_lease_id IS NOT NULL AND n.lease_id = c.for_lease_id)"

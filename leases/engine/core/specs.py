@@ -1,7 +1,7 @@
 """Convert database rows to the frozen values that kinds work on, find dependencies, and redact secrets.
 
-A lease that was lost may have left something on its resource: the host may answer again, or an account may not have
-been removed yet. A resource that exists only inside its dependencies is gone once all of these are gone.
+A lost lease may have left something on its resource: the host may answer again, or an account may not have been removed
+yet. A resource that exists only inside its dependencies is gone once all these dependencies are gone.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _LAST = """
 
 
 def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
-    """Return the ids of the latest lease for each dependency that the resource has for life, in two lists.
+    """Return the latest lease for each lifelong dependency of the resource, as two lists of lease ids.
 
-    The first list has the leases that may have left something on their resource, the second list all others.
+    The first list contains the leases that may have left something on their resource, the second list all others.
     """
     left, gone = list[int](), list[int]()
     for lease_id, there, kind, kept in rows(_LAST, (resource_id,)):
@@ -55,7 +55,7 @@ def _undone(kind: str) -> bool:
 
 
 def has_lost_all_dependencies(resource: Resource) -> bool:
-    """Return whether the resource exists only inside its dependencies, and all of these are gone."""
+    """Return whether the resource exists only inside its dependencies, and all these dependencies are gone."""
     if not _gone_with_needs(resource):
         return False
     left, gone = last_dependencies(resource.pk)
@@ -63,7 +63,7 @@ def has_lost_all_dependencies(resource: Resource) -> bool:
 
 
 def has_lost_a_dependency(resource: Resource) -> bool:
-    """Return whether the resource exists only inside its dependencies, and one of these is gone.
+    """Return whether the resource exists only inside its dependencies, and one of these dependencies is gone.
 
     Such a resource may never answer again.
     """
@@ -75,7 +75,7 @@ def _gone_with_needs(resource: Resource) -> bool:
 
 
 def secrets_of(spec: Spec) -> list[Any]:
-    """Return every secret that a step with this spec can access, including those of the leases it depends on."""
+    """Return every secret that a step with this spec can access, including the secrets of the leases it depends on."""
     leases = [*spec.parents.values(), *([spec.lease] if spec.lease is not None else [])]
     return [*resource_secrets(spec.resource), *(found for lease in leases for found in _of_lease(lease))]
 
@@ -99,9 +99,8 @@ def resource_secrets(resource: ResourceView) -> Iterator[Any]:
 def redacted(answer: Answer) -> Answer:
     """Return the answer with NUL bytes and secrets removed from its texts.
 
-    This includes secrets that the answer itself contains.
-
-    PostgreSQL cannot store NUL bytes in text.
+    Secrets that the answer itself contains are removed too. NUL bytes are removed because PostgreSQL cannot store them
+    in text.
     """
     said = {field.name: getattr(answer, field.name) for field in fields(answer)}
     with hidden(answer.secrets if isinstance(answer, Ready) else None):
@@ -125,7 +124,7 @@ def config(kind_name: str, stored: Any) -> Any:
 
 
 def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintView:
-    """Return a blueprint as a value. If `secrets` is true, include the secrets of the credentials that it names."""
+    """Return a blueprint as a frozen value, with the secrets of its credentials if `secrets` is true."""
     read = config(blueprint.kind, blueprint.config)
     named = {value for name, value in read if name.endswith("credential") and value} if secrets else set()
     return BlueprintView(
@@ -139,7 +138,7 @@ def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintV
 
 
 def asked_view(lease: Lease, kind_name: str) -> Asked:
-    """Return the request of a lease as a value.
+    """Return the request of a lease as a frozen value.
 
     Raises ValidationError if the kind does not accept one of the requirements.
     """
@@ -177,9 +176,9 @@ def key(letter: str, pk: int) -> str:
 
 
 def made_as(resource: Resource) -> installation.Proven:
-    """Return the epoch and the resource id under which a resource was created.
+    """Return the epoch and the resource id under which the provider object of a resource was created.
 
-    For an adopted resource, these are the epoch and the id of the lost row.
+    For an adopted resource, these are the epoch and the id of the lost resource.
     """
     lost = resource.facts.get("adopted") if resource.origin == Resource.Origin.ADOPTED else None
     if lost:
@@ -193,7 +192,7 @@ def name_of(resource: Resource) -> str:
 
 
 def key_of(here: installation.Standing, made: installation.Proven) -> str:
-    """Return the external name of a resource that was created as `made`. Its row need not exist any more."""
+    """Return the external name of the resource created as `made`, even if that resource no longer has a row."""
     return _key(here.short, made.epoch, "r", made.resource)
 
 
@@ -202,7 +201,7 @@ def _key(short: str, epoch: int, letter: str, pk: int) -> str:
 
 
 def tags(resource: Resource) -> dict[str, str]:
-    """Return the tags, including the proof of ownership, that mark an external object as ours."""
+    """Return the tags that mark a provider object as ours, including the proof of ownership."""
     made, blueprint = made_as(resource), resource.blueprint.name
     if resource.origin == Resource.Origin.ADOPTED:
         blueprint = resource.facts.get("adopted", {}).get("blueprint") or blueprint
@@ -213,10 +212,10 @@ def tags(resource: Resource) -> dict[str, str]:
 
 
 def resource_view(resource: Resource, *, parents: bool = True, ending: bool = False) -> ResourceView:
-    """Return a resource as a value, including its secrets.
+    """Return a resource as a frozen value, including its secrets.
 
-    If `parents` is true, include the active leases that the resource holds on others. If `ending` is also true,
-    include ended leases that may have left something behind, in their last state.
+    If `parents` is true, include the active leases that the resource holds on other resources. If `ending` is also
+    true, include ended leases that may have left something behind, in their last state.
     """
     return ResourceView(
         id=resource.pk,
@@ -273,7 +272,7 @@ _WHOLES = """
 
 
 def wholes(resource_id: int) -> tuple[Whole, ...]:
-    """Return what a resource is part of, from its parent to the topmost resource."""
+    """Return the resources above a resource, from its parent to the topmost one."""
     return tuple(
         Whole(id=pk, name=name, type=type_, kind=kind, identity=identity, state=state, power=power)
         for pk, name, type_, kind, identity, state, power in rows(_WHOLES, (resource_id,))
@@ -281,7 +280,7 @@ def wholes(resource_id: int) -> tuple[Whole, ...]:
 
 
 def host_view(host: Resource) -> HostView:
-    """Return a host as kinds see it whose resources are parts of it."""
+    """Return a host in the form in which it is passed to kinds whose resources are parts of the host."""
     return HostView(
         id=host.pk, name=host.name, blueprint=host.blueprint.name, attributes=host.attributes,
         traits=frozenset(host.traits), connect=lambda: _reach(host),
@@ -304,9 +303,9 @@ def lease_view(
     lease: Lease, *, still_mine: Callable[[], None] | None = None, ending: bool = False,
     resource: ResourceView | None = None,
 ) -> LeaseView:  # fmt: skip
-    """Return a lease on its resource as a value that can open interfaces.
+    """Return a lease on its resource as a frozen value that can open interfaces.
 
-    Pass `resource` if it has already been read.
+    Pass `resource` if the resource has already been read.
     """
     assert lease.resource is not None
     check, there = still_mine or (lambda: None), lease.resource
@@ -343,7 +342,7 @@ def _asked_beside(lease_id: int, resource: Resource) -> tuple[Asked, ...]:
 
 
 def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interface:
-    """Open the interface `name` of a lease. Raises NotSupported if the kind does not provide that interface."""
+    """Open the interface `name` of a lease. Raises NotSupported if the kind of its resource has no such interface."""
     openers = registry.kind(view.resource.blueprint.kind).interfaces()
     if name not in openers:
         there = ", ".join(sorted(openers)) or "none"
@@ -355,7 +354,7 @@ def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interf
 
 
 def control_of(view: LeaseView) -> Control | None:
-    """Return a control connection to the lease's host, which bypasses the lease's account, or None."""
+    """Return a control connection to the lease's host, or None. It does not use the lease's account on the host."""
     kind = registry.kind(view.resource.blueprint.kind)
     return kind.control(view) if isinstance(kind, Controls) else None
 
@@ -367,7 +366,7 @@ _HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND ne
 def held_by(
     *, for_resource: int | None = None, for_lease: int | None = None, ending: bool = False
 ) -> dict[str, LeaseView]:
-    """Return the leases that a resource or lease holds, by the name under which it requested them.
+    """Return the leases that a resource or lease holds, by the names under which its steps requested them.
 
     Includes only active leases and, if `ending` is true, ended leases that may have left something behind.
     """
@@ -382,7 +381,7 @@ def held_by(
 
 
 def owed_view(debt: Debt) -> LeaseView:
-    """Return a lease in its last state on the resource that it lost and that must still be cleaned."""
+    """Return the lost lease of a deferred cleanup in its last state, on the resource that must still be cleaned."""
     lease = debt.lease
     lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
     held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")
@@ -391,7 +390,7 @@ def owed_view(debt: Debt) -> LeaseView:
 
 
 def locks(**holder: int) -> dict[str, str]:
-    """Return the slot locks of a holder, by the name under which it requested them."""
+    """Return the slot locks that a lease or resource holds, by the names under which its steps requested them."""
     ((column, pk),) = holder.items()
     return dict(rows(f"SELECT name, value FROM leases_slotlock WHERE {column} = %s AND name <> ''", (pk,), hot=True))
 

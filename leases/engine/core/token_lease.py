@@ -1,6 +1,6 @@
-"""Tokens that let only one process at a time carry out a blueprint's periodic task.
+"""Tokens that let only one process at a time carry out a periodic task of a blueprint.
 
-Unlike advisory locks, they work through connection poolers.
+Unlike PostgreSQL's advisory locks, these tokens work through connection poolers.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _DONE = """
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLease:
-    """A periodic task of the blueprints whose kind has the `capability`. One process at a time carries out each task.
+    """A periodic task for each blueprint whose kind has the `capability`, run by one process at a time.
 
-    `table` stores the tasks; `hint` asks a worker to carry one out.
+    `table` stores the tasks; `hint` is the hint that asks a worker to carry one out.
     """
 
     table: str
@@ -52,7 +52,7 @@ class TokenLease:
     """The columns that identify a task. The methods take the values of these columns."""
 
     def ask(self) -> int:
-        """Queue the task for every blueprint whose task is due. Return the number of tasks."""
+        """Queue every task that is due. Return the number of tasks queued."""
         names = ([name for name in registry.names() if self._can(name)],)
         run(self._sql(_BEGIN), names)
         found = rows(self._sql(_DUE), names)
@@ -61,9 +61,9 @@ class TokenLease:
         return len(found)
 
     def take(self, *key: object, early: bool = False) -> uuid.UUID | None:
-        """Claim a task and return its token, or None if another process has claimed it or it is not due.
+        """Claim a task and return its token, or None if another process has claimed the task or the task is not due.
 
-        With `early`, the task need not be due.
+        If `early` is true, the task need not be due.
         """
         token = uuid.uuid4()
         given = (token, settings.DRYDOCK.step_token_seconds, *key, early, token)
@@ -71,13 +71,13 @@ class TokenLease:
         return token if took else None
 
     def keep(self, *key: object, token: uuid.UUID) -> bool:
-        """Extend the token by its full term. Return False if another process has taken over."""
+        """Extend the token by its full term. Return False if another process has claimed the task."""
         return bool(run(self._sql(_KEEP), (settings.DRYDOCK.step_token_seconds, *key, token)))
 
     def done(self, *key: object, token: uuid.UUID, after: float, problem: str, found: int | None) -> bool:
         """Finish the task and schedule the next one in `after` seconds.
 
-        Return False if another process has taken over.
+        Return False if another process has claimed the task.
         """
         return bool(patient(run, self._sql(_DONE), (after, problem, problem, found, *key, token)))
 

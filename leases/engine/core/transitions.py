@@ -1,4 +1,4 @@
-"""Change the state of leases and resources by a guarded UPDATE. A trigger records the event.
+"""Change the state of leases and resources by a guarded UPDATE. A database trigger records the event.
 
 The triggers in `leases/migrations` reject any other change of state.
 """
@@ -58,7 +58,7 @@ _RETURN = """
 
 
 def release_lease(lease_id: int, *, reason: str, message: str, actor: str) -> str:
-    """Lock and release a lease. Return its former state, or an empty string if it was already released or ended.
+    """Lock and release a lease. Return the lease's former state, or an empty string if it was released before.
 
     An empty `reason` or `actor` is replaced by the value that was recorded with the request for release.
     """
@@ -78,13 +78,13 @@ def return_lease(lease_id: int, *, reason: str) -> None:
 
 
 def announce(lease_id: int, state: str, reason: str) -> None:
-    """Send `lease_changed` to listeners in this process after the commit."""
+    """Send Django's signal `lease_changed` to the receivers in this process after the commit."""
     if lease_changed.has_listeners():
         hints.once_committed(lease_changed.send_robust, Lease, lease_id=lease_id, state=str(state), reason=str(reason))
 
 
 def explain(lease_id: int, reason: str, message: str, **columns: Any) -> None:
-    """Set the reason and message of a lease without changing its state. Record an event if either differs."""
+    """Set the reason and message of a lease without changing its state. Record an event if one of them has changed."""
     changed = run(
         "UPDATE leases_lease SET reason = %s, message = %s WHERE id = %s AND (reason, message) <> (%s, %s)",
         (reason, message, lease_id, reason, message),
@@ -104,7 +104,7 @@ def record_event(kind: str, message: str = "", *, actor: str = "drydock", **abou
 
 
 def lock_resource(resource_id: int) -> bool:
-    """Lock a resource for the rest of this transaction. Return False if it does not exist."""
+    """Lock a resource for the rest of this transaction. Return False if the resource does not exist."""
     return bool(rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,)))
 
 
@@ -122,7 +122,7 @@ _RELATED_TYPES = """
 
 
 def wake_relatives(resource_id: int) -> None:
-    """After the commit, serve the leases that wait for types of the resource's ancestors and parts."""
+    """After the commit, serve the pending leases that could now use resources above or below this one."""
     hints.once_committed(_wake_relatives, resource_id)
 
 
@@ -138,7 +138,7 @@ Holders: TypeAlias = list[tuple[int, str]]
 def lock_holders(resource_id: int) -> Holders:
     """Lock the leases that have a share of a resource, and return them.
 
-    Call it before the resource is locked: everywhere, leases are locked before their resource.
+    Call this before locking the resource: to prevent deadlocks, leases are always locked before their resource.
     """
     sql = """
         SELECT l.id, l.state FROM leases_lease l WHERE l.id IN (
@@ -149,7 +149,7 @@ def lock_holders(resource_id: int) -> Holders:
 def are_all_holders(resource_id: int, holders: Holders) -> bool:
     """Return whether `holders` are still all leases that have a share of the resource.
 
-    Call it with the resource locked.
+    Call this with the resource locked.
     """
     there = rows("SELECT lease_id FROM leases_share WHERE resource_id = %s", (resource_id,))
     return {lease_id for (lease_id,) in there} == {lease_id for lease_id, _ in holders}

@@ -21,12 +21,12 @@ QUEUES = ("claims", "steps", "periodic")
 
 
 def own_name() -> str:
-    """Return the name under which this process is listed as a worker."""
+    """Return the name under which this process is listed in the table of workers."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def seen(name: str, queues: Sequence[str] = QUEUES) -> None:
-    """Record a heartbeat of the worker with this name (host:process) and the queues that it serves."""
+    """Record a heartbeat of the worker `name` (host:process), with the queues that the worker serves."""
     run(
         "INSERT INTO leases_worker (name, queues, seen_at) VALUES (%s, %s, clock_timestamp())"
         " ON CONFLICT (name) DO UPDATE SET seen_at = clock_timestamp(), queues = EXCLUDED.queues",
@@ -56,7 +56,7 @@ def forget_lost() -> int:
 
 
 class Pulse:
-    """A thread that records this worker's heartbeat and makes its other periodic reports, even while it is busy."""
+    """A thread that records this worker's heartbeat and sends its other periodic reports, even during a long task."""
 
     def __init__(self, queues: Sequence[str], *reports: Callable[[], None]) -> None:
         self.name, self.queues, self._reports = own_name(), tuple(queues), reports

@@ -1,4 +1,4 @@
-"""Workloads and metrics of leases: store what to run and measure, and decide when to check."""
+"""Workloads and metrics of leases: store what to run and measure, and decide when to check each lease."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMAND = "command"
 
 
 def require_commands(asked: LeaseRequest) -> None:
-    """Raise InvalidRequest if a blueprint that may serve the request provides leases that cannot run commands."""
+    """Raise InvalidRequest if a blueprint that may serve the request provides leases on which no commands can run."""
     found = rows(
         "SELECT name, kind FROM blueprints_blueprint WHERE resource_type = %s AND removed_at IS NULL ORDER BY name",
         (asked.type,),
@@ -33,7 +33,8 @@ def require_commands(asked: LeaseRequest) -> None:
             f"Leases of blueprint {name!r} (kind {kind}) cannot run commands, so workloads and metrics are not supported"
             " there.",
             field="metrics" if asked.workload is None else "workload",
-            hint=f"Request another type, or exclude them with excluded_blueprints: {', '.join((one for one, _ in mute))}.",
+            hint="Request another resource type, or exclude these blueprints with excluded_blueprints: "
+            f"{', '.join((one for one, _ in mute))}.",
         )
 
 
@@ -64,9 +65,9 @@ _HOLDS_BACK = """
 
 
 def holds_back(lease_id: int) -> bool:
-    """Return whether cleaning of an ended lease must wait until its last output and metrics are collected.
+    """Return whether the cleaning of an ended lease must wait until its last output and metrics are collected.
 
-    A setting limits the delay.
+    Cleaning waits for at most the setting `gather_seconds`.
     """
     if not rows(_HOLDS_BACK, (lease_id, settings.DRYDOCK.gather_seconds)):
         return False
@@ -86,7 +87,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Ask workers to check every lease with a workload or metrics that is due for a check. Return the number of leases.
+    """Ask workers to check every lease whose workload or metrics are due for a check. Return the number of leases.
 
     A lease is checked often at first, and later at the configured interval.
     """

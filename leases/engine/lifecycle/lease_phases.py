@@ -1,8 +1,8 @@
 """Act on the outcomes of a lease's phases (activation, deactivation, cleaning), and transfer leases to other owners.
 
 A transfer changes the owner in one transaction, and from then on interfaces serve only the new owner. The transaction
-starts a run that closes the account, ends its processes and gives the new owner access with new keys. If the run fails,
-the lease ends, because the former owner might still have access.
+starts a run that closes the account on the host, ends the account's processes and gives the new owner access with new
+keys. If the run fails, the lease ends, because the former owner might still have access.
 
 Outcomes are applied in the transaction that applies the step's answer, with lease and resource locked. If the lease no
 longer exists, its resource is deactivated and cleaned by a run of the resource (`cleanup`).
@@ -56,7 +56,7 @@ def _activate(lease_id: int) -> None:
 
 
 def activated(current: Run) -> None:
-    """Make the lease active after its activation, or undo the activation if the lease was released meanwhile."""
+    """Make the lease active after its activation. If the lease was released meanwhile, undo the activation."""
     assert current.lease_id is not None
     if _state(current.lease_id) == LeaseState.ACQUIRED and not current.cancel_wanted:
         _activate(current.lease_id)
@@ -67,7 +67,7 @@ def activated(current: Run) -> None:
 
 
 def activation_failed(current: Run, answer: Failed) -> None:
-    """Undo a failed activation and clean up. The lease is then tried on another resource."""
+    """Undo a failed activation and clean up. Then place the lease on another resource."""
     assert current.lease_id is not None
     message = f"Could not be set up on {current.resource.name}: {answer.message}"
     Lease.objects.filter(pk=current.lease_id).update(message=message)
@@ -94,7 +94,7 @@ def _leave(current: Run, answer: Failed, message: str) -> None:
 
 
 def deactivated(current: Run) -> None:
-    """Start the cleaning after a deactivation, which has removed the account and its processes.
+    """Start the cleaning after a deactivation, which has removed the lease's account on the host and its processes.
 
     Leases that were never active are cleaned too, because their activation may have left something behind.
     """
@@ -200,8 +200,8 @@ def transfer(lease_id: int, *, of: int | None, to: int, to_name: str, actor: str
     lease = Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id)
     if not kind.reusable_after(specs.lease_view(lease)):
         raise NotSupported(
-            (f"Lease {lease_id} has rights on its host with which its owner could keep access after a transfer."),
-            hint="Release it, and let the other user request a lease.",
+            (f"Lease {lease_id} cannot be transferred: with its rights on the host, its owner could keep access."),
+            hint="Release the lease, and let the other user request a new one.",
         )
     former = "Drydock itself" if lease.owner is None else lease.owner.get_username()
     _change_owner(lease, to)
@@ -227,7 +227,7 @@ def _refuse_transfer(lease_id: int, found: _Standing, to: int) -> Kind:
     }
     for sentence, holds in refused.items():
         if holds:
-            raise Conflict(sentence, hint="Release it, and let the other user request a lease.")
+            raise Conflict(sentence, hint="Release the lease, and let the other user request a new one.")
     if found.has_run:
         raise Busy(f"Lease {lease_id} is busy. Try again in a moment.")
     kind = registry.kind(found.kind)
@@ -303,7 +303,7 @@ def handed_over(current: Run) -> None:
 
 
 def hand_over_failed(current: Run, answer: Failed) -> None:
-    """Request the release of the lease, because its former owner might still have access.
+    """Request the release of the lease after a failed transfer, because its former owner might still have access.
 
     If the lease is no longer active, start the deactivation instead.
     """

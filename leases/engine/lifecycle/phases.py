@@ -55,7 +55,7 @@ def failed(run: Run, answer: Failed) -> None:
 
 
 def cancelled(run: Run) -> None:
-    """Act on the cancellation of a run: undo the activation of its lease, record it, or destroy its resource."""
+    """Act on the cancellation of a run: undo its activation, record the cancelled act, or destroy the resource."""
     if run.lease_id is not None:
         runs.undo_activation(run.lease_id, run.resource_id)
     elif run.phase == "act":

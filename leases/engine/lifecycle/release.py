@@ -1,4 +1,4 @@
-"""Release leases: end the right, clean the resource, give back the share, and serve the next lease.
+"""Release leases: end the owner's right, clean the resource, give back the share, and serve the next lease.
 
 The lease keeps its share during the cleaning.
 """
@@ -101,8 +101,8 @@ def read(lease_id: int) -> ReleaseContext:
 def follow_up(ending: ReleaseContext) -> None:
     """Act on the end of a lease after the commit.
 
-    Ends the pending leases of its group, unparks leases that wait for quota, retires the resource if it is not
-    kept, and grants free room to other leases.
+    Ends the pending leases of its group, puts leases that wait for its owner's quota back into the queue, retires the
+    resource if it is not kept, and grants free room to other leases.
     """
     if ending.in_group:
         end_siblings(ending.id)
@@ -124,7 +124,7 @@ def follow_up(ending: ReleaseContext) -> None:
 def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message: str = "") -> None:
     """Release a lease at once or, inside a caller's transaction, after the commit.
 
-    May be repeated.
+    Releasing a lease again has no effect.
     """
     if connection.in_atomic_block:
         want_release(lease_id, reason=reason, actor=actor)
@@ -134,7 +134,7 @@ def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message
 
 
 def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") -> None:
-    """Take the steps to end a lease that are possible now. To be called repeatedly until the lease has ended.
+    """Take all steps towards the end of a lease that are possible now. Callers repeat this until the lease has ended.
 
     Calls that find nothing to do have no effect.
     """

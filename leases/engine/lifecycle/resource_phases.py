@@ -23,7 +23,7 @@ FAILED_HEALTH = "failed_health"
 
 
 def cancelled(current: Run) -> None:
-    """Destroy a resource whose run was cancelled, or restart the run if a lease has claimed the resource since."""
+    """Destroy a resource whose run was cancelled. If a lease has claimed it since, restart the run instead."""
     wanted = rows(
         "SELECT used_slots > 0 OR reserved_for_id IS NOT NULL FROM leases_resource WHERE id = %s",
         (current.resource_id,),
@@ -70,7 +70,7 @@ def built(current: Run) -> None:
 
 
 def build_failed(current: Run, answer: Failed) -> None:
-    """Destroy the objects that a failed build has created, and put its leases back into the queue."""
+    """Destroy the objects that a failed build has created, and put the resource's leases back into the queue."""
     remembered_errors.remember(current.resource, answer)
     message = f"Build failed at {current.step or 'a step'}: {answer.message}"
     _take_out(
@@ -79,10 +79,10 @@ def build_failed(current: Run, answer: Failed) -> None:
 
 
 def first_check_failed(current: Run, answer: Failed) -> int:
-    """Record why the first check of a registered resource failed, and keep the resource.
+    """Record why the first check of a registered resource failed. Keep the resource, but evict its leases.
 
-    The resource differs from its registration or does not answer, and therefore cannot be leased. Returns the
-    number of earlier failures.
+    The resource differs from its registration or does not answer, and therefore cannot be leased. Returns the number of
+    earlier failures.
     """
     message = f"First check failed: {answer.message}"
     evicted = lock_holders(current.resource_id)
@@ -184,7 +184,7 @@ _FOR_NOW = ("retries", "deadline")
 def power_failed(current: Run, answer: Failed) -> None:
     """Schedule another attempt to switch the machine, and fail the runs that wait for its power cycle.
 
-    If the provider cannot stop the machine, switching it off is not retried.
+    If the provider cannot stop the machine, do not try again to switch it off.
     """
     lease_id = act_failures.record(current, answer)
     record_event("resource.power_failed", answer.message, resource_id=current.resource_id, lease_id=lease_id)
@@ -213,7 +213,7 @@ def updated(current: Run) -> None:
 def update_failed(current: Run, answer: Failed) -> None:
     """Drain a resource that cannot be updated in place, so that it is replaced.
 
-    If Drydock did not build it, keep it out of service and schedule another attempt.
+    If Drydock did not build the resource, keep it out of service and schedule another attempt.
     """
     if current.resource.origin != Resource.Origin.BUILT:
         failures = unreachable.failing(current.resource_id, f"Update failed: {answer.message}")
@@ -234,9 +234,9 @@ def destroyed(current: Run) -> None:
 
 
 def destroy_failed(current: Run, answer: Failed) -> None:
-    """Record that the resource is gone, because a dependency that contained it is gone.
+    """Record that a resource is gone whose destruction failed, because the dependency that contained it is gone.
 
-    Whatever remains cannot be reached. The leases that the resource holds are released.
+    Whatever remains of the resource cannot be reached. The leases that it holds are released.
     """
     message = f"Considered gone together with the resource that contained it: {answer.message}"
     record_event("resource.gone_with_parents", message, resource_id=current.resource_id)

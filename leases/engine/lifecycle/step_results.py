@@ -33,8 +33,8 @@ _KEEP = """
 def keep_aside(current: Run, answer: Ready) -> None:
     """Record the files that a cleaning moved aside because it could not remove them.
 
-    The lease has ended and the resource stays in service. Health checks retry the removal and report the files that are
-    left. Files that a check has removed since are recorded too.
+    The lease has ended and the resource stays in service. Health checks try again to remove the files, and report those
+    that are left. Also records which of the files a check has removed.
     """
     if where := str(answer.facts.get("put_aside") or "")[:1000]:
         _put(current, where)
@@ -63,7 +63,7 @@ Outcome = Callable[[Run, Answer | None, Plan], bool]
 def apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool:
     """Apply the outcome of a step if the token is still valid. Return True if the run can continue at once.
 
-    Raises Busy if the shares of the resource change during every attempt to lock its leases.
+    Raises Busy if every attempt to lock the leases of the resource fails because its shares change meanwhile.
     """
     for _ in range(8):
         more = _apply(run, token, outcome, answer, plan)
@@ -116,9 +116,9 @@ def in_(seconds: float) -> Any:
 
 
 def leave(run: Run, **columns: Any) -> None:
-    """Release the token and schedule the next call.
+    """Release the token and schedule the run's next step.
 
-    A run that is being cancelled is due at once if it can end here.
+    A run that is being cancelled is due at once if it can end after the present step.
     """
     if run.cancel_wanted and not columns.get("in_call") and not columns.get("uninterruptible", run.uninterruptible):
         columns["due_at"] = Now()
@@ -134,7 +134,7 @@ def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def postponed(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Postpone a run whose kind is not installed here. This is not a failure, because no step was called."""
+    """Postpone a run whose kind is not installed here. No attempt is counted, because no step was called."""
     assert isinstance(answer, Unknown)
     leave(run, in_call=run.in_call, step_since=None, due_at=in_(_NOT_HERE), sentence=answer.message)
     return False
@@ -153,7 +153,7 @@ def held_back(run: Run, answer: Answer | None, plan: Plan) -> bool:
 def unkept(run: Run, answer: Answer | None, plan: Plan) -> bool:
     """Schedule another attempt after a step whose answer could not be stored.
 
-    The call to the provider was made, so the next attempt looks up its result first.
+    The step may have called the provider, so the next attempt first looks up the result of that call.
     """
     assert isinstance(answer, Unknown)
     return again(run, answer.message.replace("\0", ""), in_call=True)
@@ -192,7 +192,7 @@ def again(
 ) -> bool:  # fmt: skip
     """Schedule another attempt of the step, later after each failure. After too many attempts, the phase fails.
 
-    Pass `tried`, the number of earlier attempts, if it differs from the run's own count.
+    Pass `tried`, the number of earlier attempts, if it differs from the number stored with the run.
     """
     tries = run.tries if tried is None else tried
     if run.phase == Run.Phase.DESTROY:

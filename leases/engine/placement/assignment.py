@@ -1,4 +1,4 @@
-"""Assign the members of a group to resources: to the same one, below one parent, in one host, or to different ones."""
+"""Assign the members of a group to the same resource, to parts of one parent or host, or to different resources."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Place:
 
     @property
     def whole(self) -> Amounts:
-        """The whole free capacity of the resource, which an exclusive member takes."""
+        """All free capacity of the resource, which an exclusive member takes."""
         extra = {name: amount for name, amount in self.free.items() if name not in CLASSES}
         return Amounts(**{name: self.free[name] for name in CLASSES}, extra=extra)
 
@@ -49,8 +49,8 @@ class Place:
 class Rule:
     """The rule of a group: its members must share (`same`) or must not share (`different`) a resource or a parent.
 
-    `same` can also be `host`: all resources are one host (a topmost resource), or in it. `near` (`prefer` or `require`)
-    is then how the devices among them are chosen. `held` has the resources that are already assigned to members.
+    `same` can also be `host`: every member's resource is the same topmost host or a resource below it. `near` (`prefer`
+    or `require`) is then how the devices among them are chosen. `held` contains the resources that are already assigned to members.
     """
 
     same: str = ""
@@ -110,8 +110,8 @@ def total(requests: Iterable[PlacementRequest]) -> Amounts:
 def places(placement: PlacementRequest, *, limit: int | None = None, when_empty: bool = False) -> list[Place]:
     """Return the resources that a member could use now, starting with those reserved for its group. Locks nothing.
 
-    At most the candidate limit of the installation is returned unless `limit` is given. If `when_empty` is true, return
-    the resources that the member could use if nothing were leased.
+    Returns at most `limit` resources, by default the candidate limit of the installation. If `when_empty` is true,
+    returns the resources that the member could use if nothing were leased.
     """
     room = suits(placement) & _IN_SERVICE if when_empty else has_room(placement)
     free = ", ".join(f"r.total_{name}" if when_empty else f"r.total_{name} - r.used_{name}" for name in CLASSES)
@@ -142,9 +142,9 @@ def assign(
 ) -> list[Place] | None:
     """Assign a resource to every pending member by the group's rule. Return None if that is impossible.
 
-    A pure function that runs a bounded depth-first search. If two members in succession have the same list of options,
-    they ask for the same, and the second is assigned no earlier place of the list than the first. Several searches can
-    share one `budget` of steps.
+    A pure function that runs a bounded depth-first search. Successive members with the same list of options have equal
+    requests. To skip equivalent assignments, the second of them gets the same option as the first or a later one.
+    Several searches can share one `budget` of steps.
     """
     budget = [_STEPS] if budget is None else budget
 
@@ -170,7 +170,10 @@ def assign(
 def goes(
     place: Place, placement: PlacementRequest, chosen: Sequence[Place], requests: Sequence[PlacementRequest], rule: Rule
 ) -> bool:  # fmt: skip
-    """Return whether a member may be assigned to `place` if the members with `requests` are assigned to `chosen`."""
+    """Return whether a member may be assigned to `place` if the members with `requests` are assigned to `chosen`.
+
+    The group's rule must permit it, and the resource must have room for all members that are assigned to it.
+    """
     beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == place.resource_id]
     return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)
 

@@ -49,7 +49,7 @@ def dollars(amount: float) -> str:
 
 
 def price_of(draft: Draft) -> float:
-    """Return the hourly price of the whole resource, or `UNKNOWN` if the draft has no price."""
+    """Return the hourly price of the whole resource, or `UNKNOWN` if its offer has no price."""
     if draft.price is None:
         return UNKNOWN if draft.offer else 0.0
     return draft.price
@@ -68,7 +68,7 @@ class BudgetCheck:
         return price_of(draft) * (1.0 if self.exclusive else min(self.slots / max(draft.capacity.slots, 1), 1.0))
 
     def against(self, draft: Draft) -> str:
-        """Return why the budgets do not allow the lease on this draft, or an empty string if they do."""
+        """Return why the budgets do not allow the lease on a resource of this draft, or an empty string if they do."""
         cost = self.cost(draft)
         short = next((budget for budget in self.budgets if not budget.affords(cost)), None)
         return "" if short is None else short.sentence(draft.offer or "the resource", cost)
@@ -79,7 +79,7 @@ class BudgetCheck:
         return min((budget.left for budget in self.budgets), default=None)
 
     def bounding(self, placement: PlacementRequest) -> PlacementRequest:
-        """Return the request, restricted to resources that the budgets can pay for."""
+        """Return the request, restricted to resources that the budgets allow."""
         return placement if self.left is None else replace(placement, at_most_price=self.left)
 
 

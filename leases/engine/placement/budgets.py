@@ -1,6 +1,6 @@
 """Budgets: what owners and blueprints may spend, in US dollars per hour, and how much of that is spent.
 
-The cost of an owner's leases is the sum over their shares: the price of the resource times the part that the share
+The cost of an owner's leases is the sum over their shares: the price of the resource times the fraction that the share
 takes. If a machine is destroyed with its lease, the ended lease still has a cost until the machine is gone. Shares are
 inserted while the budget's row is locked, so that two claims cannot spend the same dollar. The resources of a blueprint
 cost their whole price as long as they exist, leased or not. Builds are decided while the blueprint's row is locked.
@@ -110,7 +110,7 @@ def spent(user: int | None, group: int | None) -> float:
 
 
 def overspent(lease_id: int) -> str:
-    """Return the reason why budgets forbid to extend a lease, or an empty string if they do not.
+    """Return why a lease may not be extended, or an empty string if budgets do not forbid it.
 
     A lease that costs money cannot be extended while its owner or charged group exceeds a budget.
     """
@@ -133,7 +133,7 @@ _STANDING = f"""
 
 
 def standing(budget_ids: Sequence[int]) -> dict[int, tuple[float, int]]:
-    """Return the amount spent and the number of waiting leases for each budget."""
+    """Return the amount spent of each budget and the number of leases that wait for the budget, by budget id."""
     return {pk: (float(used), waiting) for pk, used, waiting in rows(_STANDING, (list(budget_ids),))}
 
 
@@ -150,9 +150,9 @@ _SHORT_SINCE = """
 
 
 def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
-    """Return the time at which each budget became exhausted, by budget id.
+    """Return the time since when each budget is exhausted, by budget id.
 
-    This is the time at which the first waiting lease began to wait for the budget. If none waits, it is the time at
+    This is the time at which the first waiting lease began to wait for the budget. If no lease waits, it is the time at
     which the latest cost began, or None for a budget without costs.
     """
     return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
@@ -165,7 +165,7 @@ def holder(budget_id: int) -> str:
 
 
 def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
-    """Return the budgets that currently limit a pending lease. Reservations of its group count as spent."""
+    """Return the budgets that limit a pending lease. What is reserved for its group counts as spent."""
     found = look([lease_id]).of(lease_id, placement)
     if not (found.budgets and placement.group):
         return found
@@ -177,7 +177,7 @@ def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
 def blueprint_affords(blueprint_id: int, draft: Draft) -> bool:
     """Return whether the blueprint's budget allows a resource at the draft's price.
 
-    Call it with the blueprint locked.
+    Call this with the blueprint locked.
     """
     if draft.price == 0 or (draft.price is None and not draft.offer):
         return True
@@ -193,8 +193,8 @@ _HELD = f"""
 def against_rise(resource_id: int, rise: float) -> str:
     """Return why budgets do not allow a resource's hourly price to rise by `rise`, or an empty string if they do.
 
-    Checks the budgets of the leases on the resource, and the budget of its blueprint. They remain locked until the
-    transaction ends.
+    Checks the budgets of the leases on the resource, and the budget of its blueprint. These budgets remain locked until
+    the transaction ends.
     """
     held = {lease_id: part * rise for lease_id, part in rows(_HELD, (resource_id,))}
     if said := lock(list(held)).against(held):
@@ -222,7 +222,7 @@ def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -
 
 
 def park(lease_ids: Sequence[int], sentence: str, verdicts: Any = None) -> None:
-    """Take leases out of the queue until spending or budget of their owner changes, or until they are due again.
+    """Take leases out of the queue until spending or budget of their owner changes, or until their next attempt is due.
 
     Call inside a transaction with the leases locked.
     """

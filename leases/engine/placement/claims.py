@@ -1,9 +1,9 @@
 """Find a resource with room, and take a share of it.
 
-This uses raw SQL: the search locks the rows that it finds with SKIP LOCKED, and the claim is a single statement.
+This uses raw SQL: the search locks the resources that it finds with SKIP LOCKED, and the claim is a single statement.
 
-Pass 1 skips resources that others have locked. Pass 2, a separate statement, waits for the locks; only pass 2 may
-conclude that no resource has room.
+Pass 1 skips resources that other transactions have locked. Pass 2, a separate statement, waits for these locks; only
+pass 2 may conclude that no resource has room.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Room:
 
     @property
     def activates(self) -> bool:
-        """Whether a lease on this resource must be activated by the kind's steps before it is active."""
+        """Whether a lease on this resource must be activated by steps of the kind before the lease is active."""
         return isinstance(registry.kind(self.kind), Activates)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Obstacle:
-    """The nearest ancestor or part of a resource whose use or condition prevents a lease on the resource."""
+    """The nearest resource above or below another one whose use or condition prevents a lease on the other one."""
 
     name: str
     what: str
@@ -70,12 +70,12 @@ class Obstacle:
 
     @classmethod
     def of(cls, said: Any) -> Obstacle | None:
-        """Read what the database function `drydock_obstacle` returns."""
+        """Convert the result of the database function `drydock_obstacle`. Return None if there is no obstacle."""
         found = pending.read_json(said)
         return None if found is None else cls(**{name: found[name] for name in cls.__dataclass_fields__})
 
     def sentence(self, *, lease: bool = False) -> str:
-        """Return a clause that names the relative. The id of the lease that holds it is included if `lease` is true."""
+        """Return a clause that names the obstacle. If `lease` is true, include the id of the lease that holds it."""
         by = ""
         if self.lease is not None:
             by = f" by lease {self.lease}" if lease else " by another lease"
@@ -89,7 +89,8 @@ FREE = ", ".join(f"r.total_{name} - r.used_{name}" for name in CLASSES)
 def find(placement: PlacementRequest) -> Room | None:
     """Lock one resource with room, or return None if no resource has room. Call inside a short transaction.
 
-    Raises Busy if other transactions hold the locks for too long. A lock timeout of the database has the same meaning.
+    Raises Busy if other transactions hold the locks for too long. If the database raises a lock timeout, treat it as
+    Busy.
     """
     waits = turn = 0
     while turn <= _WAITS + _REFUSALS and waits <= _WAITS:
@@ -113,7 +114,7 @@ def find(placement: PlacementRequest) -> Room | None:
 
 
 def look(placement: PlacementRequest, rank: float | None = None) -> Room | None:
-    """Run pass 1. If `rank` is given, also report whether a lease of a lower rank waits for the type."""
+    """Run pass 1. If `rank` is given, also report whether a lease of a lower rank waits for the resource type."""
     for _ in range(_WAITS):
         first = _first(placement)
         room = None if first is None else _lock(placement, first, rank, "SKIP LOCKED")
@@ -247,7 +248,7 @@ def _queue(placement: PlacementRequest, rank: float | None) -> Sql:
 def fits(resource_id: int, requests: Sequence[PlacementRequest], free: Sequence[int]) -> list[int]:
     """Return the indexes of the requests that the resource could serve now.
 
-    `free` is the free amount of each class. Requests for more are excluded without asking the database.
+    `free` has the free amount of each class. Requests for more than that are excluded without asking the database.
     """
     small = [n for n, placement in enumerate(requests) if _within(placement.amounts, free)]
     if not small:
@@ -301,7 +302,7 @@ _UNRESERVE = """
 
 
 def take(placement: PlacementRequest, room: Room) -> bool:
-    """Acquire a resource in the transaction that locked it. Return True if the lease is active at once."""
+    """Take a share of the locked resource in `room` for a lease. Return True if the lease is active at once."""
     lease_id = placement.lease_id
     assert lease_id is not None
     moved = (*_standing(room), room.resource_id, lease_id, LeaseState.PENDING)
@@ -329,8 +330,8 @@ def activate(lease_id: int) -> bool:
 def unreserve(lease_id: int) -> int:
     """Release the reservations for a lease. Return the number released.
 
-    Never waits for a lock, because the caller may already hold locks on other resources. The sweep
-    (`lease_checks.idle_reservations`) or a later call releases reservations on rows that others have locked.
+    Never waits for a lock, because the caller may already hold locks on other resources. If another transaction has
+    locked a reserved resource, the sweep (`lease_checks.idle_reservations`) or a later call releases the reservation.
     """
     found = rows(_UNRESERVE, (lease_id,))
     for resource_id, has_parts in found:
@@ -352,13 +353,13 @@ def _standing(room: Room) -> tuple[str, str]:
 
 
 def belongs_to_older(room: Room, waiter: pending.PendingLease) -> bool:
-    """Return whether an older pending lease, of any request class, could use the room."""
+    """Return whether a pending lease older than `waiter`, of any request class, could use the room."""
     older = pending.older(waiter.placement.type, waiter.rank, room.free)
     return bool(older) and bool(fits(room.resource_id, [head.placement for head in older], room.free))
 
 
 def finish_claim(waiter: pending.PendingLease, room: Room) -> bool:
-    """Take the share in `room`, and start the activation if there is one.
+    """Take the share in `room`, and start the activation if the kind has one.
 
     Return True if the lease is active at once.
     """

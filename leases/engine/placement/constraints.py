@@ -1,8 +1,8 @@
 """The requirements of a pending lease as a frozen `PlacementRequest`, and the SQL that finds matching resources.
 
-An attribute that is compared for equality, or with a list or a set, has a second condition: that the attributes
-contain the value. It changes no result, but PostgreSQL can use an index for it. For attributes that are compared as
-numbers there is an index on each attribute.
+If an attribute must equal a value or be in a list or set, a second condition says that `attributes` contains the value.
+That does not change the result, but lets PostgreSQL use an index. Attributes that are compared as numbers have an index
+each.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ TINY = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementRequest:
-    """Everything about a lease that determines which resources could serve the lease."""
+    """Everything about a lease that determines which resources could serve it."""
 
     type: str
     requirements: Mapping[str, Any] = field(default_factory=dict)
@@ -168,12 +168,12 @@ class PlacementRequest:
 
     @property
     def holders(self) -> tuple[int, ...]:
-        """The ids of the lease and of the other leases in its group, whose reservations the request may use."""
+        """The ids of the lease and its group's other leases. The request may use what is reserved for any of these."""
         return self.group or ((self.lease_id,) if self.lease_id is not None else ())
 
 
 def suits(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that is true if resource `r`, when empty, could serve the request."""
+    """Return an SQL condition that is true if resource `r` could serve the request once it is empty."""
     found = (
         Sql("r.type = %s", (placement.type,))
         & _in_blueprints(placement)
@@ -190,7 +190,7 @@ def suits(placement: PlacementRequest) -> Sql:
 
 
 def held(placement: PlacementRequest) -> Sql:
-    """Return SQL that joins leases `h` with their resources, and keeps the resources that could serve the request.
+    """Return SQL that keeps only those leases `h` whose resource could serve the request.
 
     Looks up each resource by its id. OFFSET keeps the subquery separate. Otherwise the planner would scan all
     resources, expecting to find the few held ones early in the scan.
@@ -208,7 +208,7 @@ def has_room(placement: PlacementRequest) -> Sql:
 
 
 def is_free(placement: PlacementRequest) -> Sql:
-    """Return the part of `has_room` that can change at any time, and is therefore checked again after a row is locked."""
+    """Return those conditions of `has_room` that can change at any time and are checked again on locked rows."""
     reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(placement.holders),))
     return (
         Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL")
@@ -248,12 +248,12 @@ def _is_free_below(placement: PlacementRequest) -> Sql:
 
 
 def takes_all(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that is true if the lease would hold the whole resource, and so all its parts."""
+    """Return an SQL condition that is true if the lease would hold resource `r` whole, and so everything below it."""
     return Sql("TRUE") if placement.exclusive else Sql("r.total_slots <= %s", (placement.amounts.slots,))
 
 
 def is_obstructed(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that is true if an ancestor or a part of the resource prevents the lease."""
+    """Return an SQL condition that is true if a resource above or below `r` prevents a lease on `r`."""
     whole = takes_all(placement)
     return Sql(f"(r.closed_by <> '{{}}' OR (r.busy_below > 0 AND {whole.text}))", whole.params)
 
@@ -287,7 +287,7 @@ def allowed(placement: PlacementRequest) -> Sql:
 
 
 def serves(owner_id: int) -> Sql:
-    """Return an SQL condition that is true if a user may use blueprint `b`."""
+    """Return an SQL condition that is true if the user `owner_id` may use blueprint `b`."""
     table, user = membership()
     return Sql(
         "(b.audience = 'everyone' OR EXISTS (SELECT FROM leases_authorization a WHERE a.blueprint_id = b.id"

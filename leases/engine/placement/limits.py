@@ -1,8 +1,8 @@
 """Limits on the duration of a lease, which the installation, quotas and blueprints set.
 
 The shortest limit applies. The limits of quotas and of the installation are known when a lease is requested. A
-blueprint's limit is known then only if the request names blueprints, so all limits are applied again when the lease
-becomes active.
+blueprint's limit is known at that time only if the request names blueprints, so all limits are applied again when the
+lease becomes active.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leases.models import Lease
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """The maximum or default duration of an active lease, and the source of this limit."""
+    """A maximum or default duration of an active lease, and where it is set."""
 
     span: dt.timedelta
     source: str
@@ -38,7 +38,7 @@ class Limits:
 
 
 def shortest(found: Iterable[Limit | None]) -> Limit | None:
-    """Return the shortest of the limits, or None if there is no limit."""
+    """Return the limit with the shortest duration, or None if there is no limit."""
     return min((one for one in found if one is not None), key=lambda one: one.span, default=None)
 
 
@@ -65,16 +65,19 @@ _OF_QUOTAS = """
 
 
 def of_quotas(owner_id: int | None, group: int | str | None) -> Limits:
-    """Return the durations that quotas set for an owner and a charged group, each given by id or name."""
+    """Return the default and maximum durations that quotas set for an owner and a charged group.
+
+    The group is given by id or name.
+    """
     by = "name" if isinstance(group, str) else "id"
     found = rows(_OF_QUOTAS.format(users=get_user_model()._meta.db_table, by=by), (owner_id, group), hot=True)
     return _limits((f"the quota of the {sort} {name}", usual, longest) for name, sort, usual, longest in found)
 
 
 def of_blueprints(chosen: Collection[str] | Collection[int]) -> Limit | None:
-    """Return the maximum duration of a lease on one of these blueprints, given by name or id.
+    """Return the maximum duration of a lease on any of these blueprints, given by name or id.
 
-    This is the longest of their limits, or None if one of them has no limit.
+    This is the longest of the blueprints' limits, or None if one of the blueprints has no limit.
     """
     by = "name" if all(isinstance(one, str) for one in chosen) else "id"
     found = rows(
@@ -86,10 +89,10 @@ def of_blueprints(chosen: Collection[str] | Collection[int]) -> Limit | None:
 
 
 def of_lease(lease: Lease) -> Limit | None:
-    """Return the shortest limit of a lease, or None if it has no limit.
+    """Return the limit on the duration of a lease with the shortest duration, or None if the duration is not limited.
 
-    Uses the limit of the blueprint of its resource or, if it has no resource yet, of the blueprints that the lease
-    names.
+    Takes the blueprint's limit from the blueprint of the lease's resource or, if the lease has no resource yet, from
+    the blueprints that it names.
     """
     resource, named = lease.resource, lease.allowed_blueprints
     on = [resource.blueprint_id] if resource is not None else named or ()
@@ -110,9 +113,9 @@ _ACTIVE = """
 
 
 def shorten(lease_id: int) -> None:
-    """Apply all limits to a lease that has just become active. Record a message if its owner asked for more.
+    """Apply all limits on the duration to a lease that has just become active.
 
-    Call it with the lease locked.
+    If the owner asked for more than a limit allows, sets a message on the lease. Call this with the lease locked.
     """
     active_at, until, limited, defaulted, owner, group, name, usual, longest = rows(_ACTIVE, (lease_id,))[0]
     of_blueprint = _limits(

@@ -1,4 +1,4 @@
-"""Pending leases: their placement requests, the queue with a head for each request class, and members of groups."""
+"""Pending leases: their placement requests, the queue with a head for each request class, and groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
 
 
 def look_again() -> dt.timedelta:
-    """Return the maximum time after which a pending lease is tried again if it has not been woken."""
+    """Return the longest time after which a pending lease is tried again although nothing woke it."""
     return dt.timedelta(seconds=settings.DRYDOCK.look_again_seconds)
 
 
@@ -210,7 +210,7 @@ If many leases wait, the planner would expect EXISTS to find one soon, and scan 
 
 
 def parked_with(column: str) -> str:
-    """Return SQL for the (id, rank) of parked leases with the same `column` as lease `l`, in the order of the queue.
+    """Return SQL for (id, rank) of parked leases whose `column` equals that of lease `l`, in queue order.
 
     Includes only leases that are parked because of a quota or budget. Compares with a range for the same reason as
     `_head`.
@@ -227,7 +227,7 @@ def heads(resource_type: str, *, limit: int = _FIRST) -> list[PendingLease]:
 
 
 def older(resource_type: str, rank: float, free: Sequence[int]) -> list[PendingLease]:
-    """Return the heads of the queue that have a rank below `rank` and ask for at most `free` of every class."""
+    """Return the heads of the queue whose rank is below `rank` and that request at most `free` of every class."""
     given = {"type": resource_type, "before": rank, "free": list(free), "limit": _FIRST, "start": ""}
     return [PendingLease(row) for row in rows(_OLDER, given, hot=True)]
 
@@ -238,15 +238,18 @@ def _due_heads(resource_type: str, start: str) -> list[PendingLease]:
 
 
 def reclaiming(resource_type: str, other_than: int | None) -> int:
-    """Return how many other heads of the queue wait for a reclaim. Examines the first request classes only."""
+    """Return how many heads of the queue, besides `other_than`, wait for a reclaim.
+
+    Examines the first request classes only.
+    """
     given = {"type": resource_type, "start": "", "other": other_than}
     return int(rows(_RECLAIMING, given)[0][0])
 
 
 def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[PendingLease], bool, list[int]]:
-    """Return the first heads, whether any lease or group waits, and the free amounts of the resource.
+    """Return the first heads of the queue, whether any lease or group waits, and the free amounts of the resource.
 
-    If a resource is given, only heads that ask for at most its free amounts are returned. Uses one statement.
+    If a resource is given, returns only heads that request at most its free amounts. Uses one statement.
     """
     found = rows(_LOOK, {"type": resource_type, "limit": limit, "start": "", "resource": resource_id}, hot=True)
     return [PendingLease(row[2:]) for row in found if row[2] is not None], found[0][0], found[0][1] or []
@@ -255,8 +258,8 @@ def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[
 def in_turn(resource_type: str) -> list[PendingLease]:
     """Return the heads to try now, in the order of the queue.
 
-    They are the first heads, and the due heads of the request classes that follow a randomly chosen one. If there are
-    many classes, they also include the due heads of the first classes.
+    These are the first heads of the queue, and the due heads of the request classes that follow a randomly chosen
+    class. If there are many classes, the due heads of the first classes are included too.
     """
     first = heads(resource_type)
     anywhere = _due_heads(resource_type, secrets.token_hex(16))
@@ -277,7 +280,7 @@ def next_of_class(resource_type: str, request_class: str, after: tuple[float, in
 
 
 def groups(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
-    """Return (rank, id) of groups that wait for a resource of this type: the first groups, and others that are due."""
+    """Return (rank, id) of groups that wait for this resource type: the first groups, and others that are due."""
     found = rows(
         "WITH g AS (SELECT min(rank) AS rank, group_id, min(due_at) AS due FROM leases_lease"
         " WHERE state = 'pending' AND group_id IS NOT NULL AND NOT parked AND group_id IN (SELECT group_id"
@@ -292,7 +295,7 @@ def groups(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
 def members_of(group_id: int) -> list[PendingLease]:
     """Lock the pending members of a group in the order of their ids, and return them.
 
-    Returns an empty list if a member has ended or is about to end, because all members then end too.
+    Returns an empty list if any member has ended or is about to end, because then all members end.
     """
     found = rows(
         f"SELECT {COLUMNS} FROM leases_lease l WHERE l.group_id = %s AND l.state = 'pending' AND l.release_wanted = ''"

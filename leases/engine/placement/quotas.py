@@ -1,6 +1,6 @@
-"""Quotas: limits on the capacity that an owner may hold at once, for each class. Leases beyond a quota are parked.
+"""Quotas: limits on the amount of each class that an owner may hold at once. Leases beyond a quota are parked.
 
-Only leases that owners requested themselves (root leases) are charged, not the leases that these depend on.
+Only leases that owners requested themselves (root leases) are charged, not the leases that root leases depend on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMITS = ("leases", *CLASSES)
 
 @dataclass(frozen=True, kw_only=True)
 class Excess:
-    """The first limit that a lease would exceed, with the amounts for the message."""
+    """The first limit of a quota that a lease would exceed, with the amounts for the message."""
 
     holder: str
     limit: str
@@ -68,14 +68,14 @@ USED_EXTRA = """
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """The result of comparing leases with quotas: the first limit that they would exceed, and the amounts left."""
+    """The result of comparing leases with quotas: the first limit that is exceeded, and the amounts left."""
 
     excess: Excess | None = None
     left: Amounts | None = None
     """The amounts that the leases may still take; None if no quota limits the leases."""
 
     def bounding(self, placement: PlacementRequest) -> PlacementRequest:
-        """Return the request, restricted so that an exclusive lease does not exceed the quotas."""
+        """Return the request; if it is exclusive, restrict it to resources that are no larger than the quotas allow."""
         if self.left is None or not placement.exclusive:
             return placement
         return replace(placement, at_most=self.left)
@@ -85,7 +85,7 @@ _ENDLESS = 1 << 62
 
 
 def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
-    """Lock the quotas that these leases are charged to, and compare them with what the leases request in total.
+    """Lock the quotas that these leases are charged to, and compare them with the total that the leases request.
 
     Call inside a transaction.
     """
@@ -125,7 +125,7 @@ def _further(limits: object, whose: str, holder: int) -> dict[str, tuple[int, in
 
 
 def exceeded(lease_id: int) -> Excess | None:
-    """Return the first quota limit that the owner or charged group of a lease exceeds because of this lease, or None.
+    """Return the first quota limit that the owner or charged group exceeds because of this lease, or None.
 
     The quotas remain locked until the transaction ends.
     """
@@ -151,9 +151,9 @@ def exceeded(lease_id: int) -> Excess | None:
 
 
 def park(lease_ids: Sequence[int], excess: Excess) -> None:
-    """Take leases out of the queue until their owner holds less, or until they are due for a new attempt.
+    """Take leases out of the queue until their owner holds less, or until their next attempt is due.
 
-    Removes their reservations.
+    Releases the reservations for the leases.
     """
     for lease_id in lease_ids:
         claims.unreserve(lease_id)
@@ -171,7 +171,7 @@ _FIRST = f"""
 def unpark(lease_id: int) -> None:
     """Put the first parked leases that share a quota or budget with this lease back into the queue.
 
-    The sweep unparks the others. Leases that already wait for another attempt stay parked.
+    The sweep puts back the others. Leases whose next attempt is already scheduled stay parked.
     """
     found = rows(f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_FIRST)} RETURNING type", (lease_id,))
     for resource_type in sorted({row[0] for row in found}):

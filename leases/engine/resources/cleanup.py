@@ -1,8 +1,8 @@
 """Deferred cleanup of resources that could not be cleaned when their leases ended.
 
-A resource with deferred cleanup is in maintenance, with a message that gives the reason, and remains so even if its
-quarantine is lifted. Runs of the resource (deactivate, then clean) do the cleanup, and are repeated until the resource
-answers. Deferred cleanups end when the resource is destroyed or handed back.
+A resource with a deferred cleanup is in maintenance, with a message that gives the reason, and remains in maintenance
+even if its quarantine is lifted. Runs of the resource (deactivate, then clean) do the cleanup, and are repeated until
+the resource answers. Deferred cleanups end when the resource is destroyed or handed back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPOILED = (
 
 
 def incur(lease_id: int, state: str, resource_id: int) -> None:
-    """Store a deferred cleanup of this resource after a lease, if the lease may have used the resource.
+    """Store a deferred cleanup of this resource for a lease that ended, if the lease may have used the resource.
 
     The lease and the resource must be locked.
     """
@@ -84,7 +84,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Start one due cleanup on every resource that is not busy. Return the number started."""
+    """Start one due cleanup on every resource that is not busy. Return the number of cleanups started."""
     return each(_pay, rows(_DUE, (PATIENCE,)))
 
 
@@ -100,9 +100,9 @@ def _pay(debt_id: int, resource_id: int) -> bool:
 
 
 def try_now(resource_id: int) -> bool:
-    """Make the deferred cleanups of a resource due, because the resource seems to answer again.
+    """Make the deferred cleanups of a resource due now, because the resource seems to answer again.
 
-    Return whether any of them was not due before.
+    Return True if any cleanup was scheduled for later.
     """
     sooner = "UPDATE leases_debt SET due_at = clock_timestamp() WHERE resource_id = %s AND due_at > clock_timestamp()"
     waited = run(sooner, (resource_id,))
@@ -112,12 +112,12 @@ def try_now(resource_id: int) -> bool:
 
 
 def deactivated(current: Run) -> None:
-    """Start the cleaning after the account of the lost lease and its processes were removed."""
+    """Start the cleaning after the lost lease's account on the host and its processes were removed."""
     start(resource_id=current.resource_id, phase="clean", wanted=current.wanted)
 
 
 def paid(current: Run) -> None:
-    """Finish a cleanup. If the lease had rights that cleaning cannot undo, take the resource out of service.
+    """Finish a deferred cleanup. If the lost lease changed what cleaning cannot undo, take the resource out of service.
 
     Call in the last transaction of the run.
     """
@@ -135,7 +135,7 @@ def paid(current: Run) -> None:
 
 
 def unpaid(current: Run, answer: Failed) -> None:
-    """Act on a failed cleanup: replace a resource that Drydock built, or schedule another attempt on any other."""
+    """Act on a failed cleanup: replace a resource that Drydock built, or else schedule another attempt."""
     debt = _of(current)
     message = f"Could not be cleaned: {answer.message}"
     record_event("resource.cleaning_failed", message, resource_id=debt.resource_id, lease_id=debt.lease_id)

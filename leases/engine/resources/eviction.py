@@ -21,7 +21,7 @@ from leases.states import LeaseState
 def evict_all(
     resource_id: int, holders: Holders, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Evict all given leases from a resource. See `evict` for the arguments."""
+    """Evict all given leases from a resource. For the arguments, see `evict`."""
     for lease_id, state in holders:
         evict(lease_id, state, resource_id, reason=reason, message=message, stays=stays, counts=counts)
 
@@ -29,11 +29,11 @@ def evict_all(
 def evict(
     lease_id: int, state: str, resource_id: int, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Take the share of a locked lease away.
+    """Take away the share of a locked lease.
 
     An acquired lease returns to the queue, an active lease breaks, and a released lease ends.
 
-    If `stays` is true, the resource continues to exist, and gets a deferred cleanup of what the lease may have left. If
+    If `stays` is true, the resource continues to exist, and a deferred cleanup removes what the lease may have left. If
     `counts` is true, the return to the queue counts as one of the lease's attempts.
     """
     if stays:
@@ -57,7 +57,7 @@ def evict(
 
 @short
 def orphan(lease_id: int, *, message: str) -> bool:
-    """Break an active lease that lost a dependency, and request it again if it has `serve_again`.
+    """Break an active lease that lost a dependency. If the lease has `serve_again`, request it again.
 
     The resource of the lease is not affected. Returns False if the lease is not active or is being released.
     """
@@ -82,7 +82,7 @@ _AGAIN = f"""
 
 
 def ask_again(lease_id: int) -> None:
-    """If a lost lease has `serve_again`, request it again at its old place in the queue, and set `replaced_by`."""
+    """If a lost lease has `serve_again`, request a new lease at its old place in the queue, and set `replaced_by`."""
     for new_id, resource_type in rows(_AGAIN, (lease_id,)):
         run("UPDATE leases_lease SET replaced_by_id = %s WHERE id = %s", (new_id, lease_id))
         run("INSERT INTO leases_watch (lease_id) SELECT id FROM leases_lease WHERE id = %s AND watched", (new_id,))
@@ -90,7 +90,7 @@ def ask_again(lease_id: int) -> None:
 
 
 def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts: bool = True) -> None:
-    """Put a lease back into the queue, or break it after too many attempts. Its share must already be deleted."""
+    """Put a lease whose share was deleted back into the queue, or break it after too many attempts."""
     bounces, wanted = rows("SELECT bounces, release_wanted FROM leases_lease WHERE id = %s", (lease_id,))[0]
     if wanted:
         move_lease(lease_id, LeaseState.RELEASED, reason=wanted)

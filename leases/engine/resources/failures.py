@@ -1,4 +1,4 @@
-"""Records of background actions on resources whose last attempt failed."""
+"""Records of actions on resources that Drydock repeats in the background and whose last attempt failed."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def sentence(resource: Resource, attempts: int, message: str) -> str:
 
 
 def forget(resource_id: int) -> None:
-    """Delete the record of a failed action, because an action has succeeded or the resource is gone."""
+    """Delete the record of a failed action, because the action has succeeded or the resource is gone."""
     run("DELETE FROM leases_failure WHERE resource_id = %s", (resource_id,))

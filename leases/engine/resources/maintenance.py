@@ -1,6 +1,6 @@
 """Maintenance, power and in-place updates of resources.
 
-A resource whose power differs from the requested state is switched on or off. A requested stop is not a failure.
+A resource whose power state differs from the requested one is switched on or off. A requested stop is not a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leases.models import Run
 
 
 def kinds_that_update(*, at_once: bool = False) -> list[str]:
-    """Return the kinds that update in place; if `at_once` is true, only those that do so within seconds."""
+    """Return the names of kinds that update in place; if `at_once` is true, only kinds that do so within seconds."""
     names = [kind for (kind,) in rows("SELECT DISTINCT kind FROM blueprints_blueprint")]
     kinds = {name: attempt(registry.kind, name) for name in names}
     return [name for name, kind in kinds.items() if isinstance(kind, Updates) and (kind.at_once or not at_once)]
@@ -50,7 +50,7 @@ SELF = "self"
 
 
 class NotToBeHad(Exception):
-    """A need of a step cannot be met; the message says why."""
+    """A step needs something that it can never get; the message says why."""
 
 
 def ask(current: Run, wanted: Maintenance) -> None:
@@ -61,7 +61,7 @@ def ask(current: Run, wanted: Maintenance) -> None:
     target = _related(current, wanted.relation)
     holders = holders_of(target, current)
     if wanted.holders == "refuse" and holders:
-        raise NotToBeHad(f"Resource {target} is leased by others, and the maintenance must not wait for them.")
+        raise NotToBeHad(f"Resource {target} is leased, and this maintenance must not wait for leases to end.")
     current.maintenance = {
         "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
         "granted": False, "earlier": granted_maintenance(current), "at": now(),
@@ -140,7 +140,7 @@ def _whole(resource_id: int, word: str) -> int | None:
 
 
 class TreeHolder(NamedTuple):
-    """A lease in the tree of a resource, with the name of the resource that it holds."""
+    """A lease in the tree of a resource, with the name of the resource that the lease is on."""
 
     lease_id: int
     resource: str
@@ -159,9 +159,9 @@ _TREE_HOLDERS = f"""
 
 
 def tree_holders(resource_id: int, lease_id: int | None) -> list[TreeHolder]:
-    """Return the leases on a resource, on its parts, and on wholes that it is part of.
+    """Return the leases on a resource and on all resources above and below it.
 
-    Leaves out `lease_id` with its group, and the leases that the resource itself needs.
+    Leaves out `lease_id` with the other leases of its group, and the leases that the resource itself needs.
     """
     return [TreeHolder(*found) for found in rows(_TREE_HOLDERS, {"target": resource_id, "lease": lease_id})]
 
@@ -192,12 +192,15 @@ def holders_of(target: int, current: Run) -> list[int]:
 
 @short
 def lift(resource_id: int) -> bool:
-    """End the maintenance of a resource unless a run, cleanup or update still needs it. Return whether it has ended."""
+    """End the maintenance of a resource unless a run, cleanup or update still needs it. Return whether it was ended."""
     return lift_unless_needed(resource_id)
 
 
 def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
-    """Do the same as `lift`, inside a transaction. Ignores the run `but`, which is about to end."""
+    """End the maintenance of a resource as `lift` does, in the caller's transaction. Return whether it was ended.
+
+    Ignores the run with the id `but`, which is about to end and no longer needs the maintenance.
+    """
     lock_resource(resource_id)
     lifted = rows(
         "UPDATE leases_resource r SET in_maintenance = FALSE WHERE r.id = %s AND r.in_maintenance"
@@ -222,7 +225,7 @@ _SWITCH_DUE = """
 
 
 def check_power() -> int:
-    """Start to switch the resources whose power differs from the requested state, unless they are busy."""
+    """Start to switch the resources whose power state differs from the requested one, unless they are busy."""
     return each(_switch, [row for row in rows(_SWITCH_DUE) if isinstance(registry.kind(row[1]), Powers)])
 
 
@@ -245,7 +248,7 @@ def begin_switch(resource_id: int) -> bool:
 def want_power(resource_id: int, power: str) -> bool:
     """Request that a resource be switched `on` or `off` and kept in that state.
 
-    Returns False if the resource is busy. In that case, it is switched once it is no longer busy.
+    Returns False if the resource is busy. It is then switched when it is no longer busy.
     """
     lock_resource(resource_id)
     run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (power, resource_id))
@@ -254,6 +257,6 @@ def want_power(resource_id: int, power: str) -> bool:
 
 
 def is_wanted_off(resource_id: int) -> bool:
-    """Return whether the resource is not expected to answer, because it was switched off on request or by somebody else."""
+    """Return whether the resource need not answer, because it was switched off on request or by somebody else."""
     off = "SELECT 1 FROM leases_resource WHERE id = %s AND (power_wanted = 'off' OR facts ? 'stopped')"
     return bool(rows(off, (resource_id,)))

@@ -27,8 +27,8 @@ from leases.reasons import Reason
 def amend(resource_id: int, answer: Ready) -> None:
     """Store the facts about a resource that a step has reported.
 
-    Call inside the transaction that applies the step's answer. If a capacity is now below the amount in use, existing
-    shares are kept, but no new ones can be claimed.
+    Call inside the transaction that applies the step's answer. If the resource now has less of a class than its leases
+    use, the leases keep their shares, but nothing more can be claimed.
     """
     resource = Resource.objects.get(pk=resource_id)
     columns: dict[str, object] = {}
@@ -96,7 +96,7 @@ def _rows_of(one: Identity) -> QuerySet[ResourceIdentity]:
 
 
 def set_identities(resource_id: int, wanted: Iterable[Identity], *, before: Iterable[Identity] | None = None) -> None:
-    """Add the `wanted` identities to a resource, and remove those in `before` that are not wanted.
+    """Add the `wanted` identities to a resource, and remove all other identities in `before`.
 
     `before` defaults to all identities of the resource. Raises IntegrityError if another resource has a wanted
     identity.
@@ -113,10 +113,10 @@ def set_identities(resource_id: int, wanted: Iterable[Identity], *, before: Iter
 
 
 def set_parts(resource_id: int, parts: Sequence[specs.Part], *, whole: bool = False) -> bool:
-    """Store the named parts of a resource and their states. Return whether a part became available again.
+    """Store the given parts of a resource and their states. Return whether a part became available again.
 
-    Other known parts of the same classes (or of all classes, if `whole` is true) are kept as missing, because a
-    lease may hold them.
+    Parts that are stored but not given are marked as missing instead of being deleted, because a lease may hold them.
+    This concerns only the classes of the given parts or, if `whole` is true, all classes.
     """
     known = {(part.part_class, part.identity): part for part in Part.objects.filter(resource_id=resource_id)}
     for part in parts:
@@ -172,9 +172,9 @@ def _count(resource_id: int, part_class: str) -> bool:
 
 
 def lock_blueprint(blueprint_id: int) -> Blueprint | None:
-    """Lock and return the blueprint, or return None if it no longer exists.
+    """Lock and return the blueprint, or return None if the blueprint no longer exists.
 
-    Builds with the blueprint, and changes of its limits, wait for this lock.
+    Builds with the blueprint, and changes of the blueprint's limits, wait for this lock.
     """
     return Blueprint.objects.select_for_update(no_key=True).filter(pk=blueprint_id).first()
 
@@ -269,8 +269,8 @@ def set_credential(resource_id: int, secrets: Mapping[str, Any]) -> None:
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:
     """Return the resource that the draft names as its parent (`part_of`), or None.
 
-    A resource of the same blueprint is preferred. A parent of another blueprint is found only if its identity is
-    unique. If there is none, the parent is the host that the draft names.
+    Prefers a resource of the same blueprint. A parent of another blueprint is found only if its identity is unique. If
+    no parent is found, returns the host that the draft names.
     """
     host = None if draft.host is None else Resource.objects.filter(pk=draft.host, type="host", gone_at=None).first()
     if not draft.part_of:

@@ -1,4 +1,4 @@
-"""Errors that exclude an offer, a zone, a location or a blueprint for some time."""
+"""Remembered errors: failures that exclude an offer, a zone, a location or a blueprint for some time."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def _with_others(resource: Resource, answer: Failed) -> Failed:
 def leads_elsewhere(resource: Resource, answer: Failed) -> bool:
     """Return whether the provider refused only this offer, zone or location, so that other offers may succeed.
 
-    Trying the next offer does not count as one of the lease's attempts, because every offer that failed is
-    excluded.
+    If so, trying the next offer does not count as one of the lease's attempts, because every offer that failed is
+    excluded anyway.
     """
     definite = answer.scope in (Scope.OFFER, Scope.ZONE, Scope.LOCATION) and answer.code not in _UNCLEAR
     return bool(resource.offer) and definite
@@ -76,7 +76,7 @@ _UNCLEAR = ("retries", "deadline", "need")
 
 
 def forget(resource: Resource) -> None:
-    """Forget the error that excluded an offer, because a machine was built from the offer."""
+    """Forget the remembered error that excluded a resource's offer, because a machine was built from that offer."""
     RememberedError.objects.filter(blueprint_id=resource.blueprint_id, key=resource.offer, scope="offer").delete()
 
 
@@ -90,7 +90,7 @@ _MENDED = """
 
 
 def mended(kind: str, credential: str, codes: Iterable[str]) -> None:
-    """Forget errors that an invalid credential caused, because a listing with the credential works again.
+    """Forget errors that an invalid credential caused, because a poll with the credential succeeds again.
 
     Errors of the last half minute are kept. Otherwise a call that fails for another reason would be repeated
     constantly.
@@ -106,9 +106,9 @@ ALIKE = 3
 
 
 def is_requests(types: Collection[str], *, built_since: bool) -> bool:
-    """Return whether these types were refused because the blueprint's config makes every request invalid.
+    """Return whether these instance types were refused because the blueprint's config makes every request invalid.
 
-    This is assumed if enough types were refused with the same code, unless the blueprint has built something since
-    the first refusal.
+    This is assumed if enough instance types were refused with the same code, unless the blueprint has built something
+    since the first refusal.
     """
     return len(set(types)) >= ALIKE and not built_since

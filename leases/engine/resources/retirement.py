@@ -1,4 +1,4 @@
-"""Retire resources that are idle, outdated or out of service, and record those that are lost or gone."""
+"""Retire resources that are idle, outdated or out of service, and record which resources are lost or gone."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from leases.states import ResourceState
 def retire_idle(
     resource_id: int, *, reason: Reason, message: str, actor: str = "drydock", unwanted: bool = False
 ) -> bool:
-    """Retire a resource that no lease has a share of and no act is carried out on.
+    """Retire a resource on which there is no lease and no running act. Return whether the retirement was started.
 
-    Returns whether its destruction or, if it is only outdated, its update was started. If `unwanted` is true, a
-    resource that is still being built is retired only if it is not needed for the blueprint's minimum.
+    A resource that is only outdated is updated if its kind can do so; any other resource is destroyed. If `unwanted` is
+    true, a resource that is still being built is retired only if the blueprint's minimum does not need it.
     """
     try:
         return _retire(resource_id, reason, message, actor, unwanted)
@@ -59,7 +59,7 @@ _NOT_KEPT = """
 
 
 def why_not_kept(resource_id: int) -> tuple[Reason, str]:
-    """Return the reason why a built resource is not kept after its lease, as a code and a sentence."""
+    """Return why a built resource is not kept after its lease ends, as a reason and a sentence."""
     for drained, disabled, too_old, note in rows(_NOT_KEPT, (resource_id,)):
         if drained:
             return Reason.DRAINED, f"Drained: {note}" if note else "Drained."
@@ -154,7 +154,7 @@ def search_again(resource_id: int) -> None:
 
 
 def begin_destroy(resource_id: int, to: ResourceState, *, reason: str, message: str, actor: str) -> None:
-    """Move a resource that has no run to state `to`, and start its destruction. Call inside a transaction."""
+    """Move a resource without a run to state `to`, and start its destruction. Call inside a transaction."""
     move_resource(resource_id, to, reason=reason, message=message, actor=actor, reserved_for=None)
     start(resource_id=resource_id, phase="destroy")
 
@@ -162,8 +162,8 @@ def begin_destroy(resource_id: int, to: ResourceState, *, reason: str, message: 
 def lose(resource_id: int, *, reason: Reason, message: str, actor: str = "drydock") -> bool:
     """Destroy a lost or failed resource. Its leases break or return to the queue.
 
-    Returns False if the resource was already ending. Raises Busy if its shares change during every attempt to lock
-    its leases.
+    Returns False if the resource was already being destroyed. Raises Busy if every attempt to lock its leases fails
+    because its shares change meanwhile.
     """
     for _ in range(8):
         done = _lose(resource_id, reason, message, actor)

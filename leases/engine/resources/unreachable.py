@@ -1,6 +1,6 @@
 """Resources that do not answer, and machines that their provider no longer lists.
 
-Each kind declares the failure codes that mean that a resource does not answer (`Kind.unreachable`). All functions run
+Each kind declares which failure codes mean that a resource does not answer (`Kind.unreachable`). All functions run
 inside the transaction that applies the step's answer.
 """
 
@@ -40,8 +40,8 @@ def ends_phase(current: Run, answer: Failed) -> bool:
     """Return whether a failure ends the phase at once, so that its step is not retried.
 
     The first check or update of a registered resource ends at any failure, and later starts again from its first step.
-    Other phases end at once only if the resource did not respond: the lease is then moved to another resource, the
-    check has failed, or cleaning is repeated once the resource responds. The exception is the cleaning of a resource
+    Other phases end at once only if the resource did not respond: a lease is then moved to another resource, a check
+    counts as failed, and a cleaning is repeated once the resource responds. The exception is the cleaning of a resource
     that Drydock built. It is retried like other steps, because the resource is destroyed if it cannot be cleaned.
     """
     registered = current.resource.origin == Resource.Origin.REGISTERED
@@ -54,7 +54,7 @@ def ends_phase(current: Run, answer: Failed) -> bool:
 
 
 def notice(current: Run, answer: Failed) -> None:
-    """Mark the resource as unreachable if a step reports that it does not answer, and will be retried."""
+    """Mark the resource as unreachable if a step that will be retried reports that the resource does not answer."""
     if told_by(current, answer):
         mark(current.resource_id, answer.message)
 
@@ -70,7 +70,7 @@ _MARK = """
 
 
 def mark(resource_id: int, message: str) -> None:
-    """Close the resource to new leases until a check finds that it answers. A first check is due at once."""
+    """Close the resource to new leases until a check finds that it answers. The first such check is due at once."""
     for (fresh,) in rows(_MARK, (UNREACHABLE, message[:2000], RECHECK, resource_id)):
         if fresh:
             record_event("resource.unreachable", message, resource_id=resource_id)
@@ -84,7 +84,7 @@ _FAILING = """
 
 
 def failing(resource_id: int, message: str) -> int:
-    """Take a resource out of service after a failed first check or update. Return the number of earlier failures."""
+    """Take a resource out of service after a failed first check or update. Return how often it failed before."""
     ((failures, before),) = rows(_FAILING, (message[:2000], resource_id))
     if not failures or before != message[:2000]:
         record_event("resource.check_failed", message, resource_id=resource_id, details={"failures": failures + 1})
@@ -99,7 +99,7 @@ def check_in(resource_id: int, seconds: float) -> None:
 
 
 def clear(resource_id: int) -> None:
-    """Put a resource that answers back into service, and clear the suspicion on its leases.
+    """Put a resource that answers again back into service, and clear the suspicion on its leases.
 
     The leases that have a share of the resource must be locked.
     """
@@ -117,7 +117,7 @@ def clear(resource_id: int) -> None:
 
 
 def tell_leases(resource_id: int, message: str) -> None:
-    """Set a message on the active leases that says that the resource does not answer.
+    """Set a message on the active leases of a resource: the resource does not answer.
 
     The leases must be locked.
     """
@@ -155,13 +155,13 @@ _KEEP_SEEN = """
 
 
 def keep_seen(resource_id: int, found: Owned) -> None:
-    """Store the status of a machine that was read by its id. It takes precedence over what a listing shows."""
+    """Store the status of a machine that was read by its id. This status takes precedence over a status poll."""
     run(_KEEP_SEEN, (json.dumps({**found.facts, "state": found.state}), found.power, resource_id))
 
 
 @short
 def suspect(resource_id: int, message: str, *, observed: str = SUSPECTED, reason: Reason = Reason.SUSPECTED) -> None:
-    """Record for a machine and its leases that the machine may be gone or off. Changes nothing else."""
+    """Record on a machine and its leases that the machine may be gone or off. Changes nothing else."""
     holders = lock_holders(resource_id)
     before = rows("SELECT state, observed FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     if not before or before[0][0] != "active":
@@ -215,9 +215,9 @@ _ANNOUNCE = """
 
 @short
 def announce(resource_id: int, why: str) -> None:
-    """Tell the leases on a machine, and applications in this process, that the provider will soon take it back.
+    """Announce to the leases on a machine, and by Django's signal, that the provider will reclaim the machine soon.
 
-    Does so only once, even though both a listing and the guest may report it.
+    The announcement is made only once, although a status poll and the machine itself may both report the interruption.
     """
     message = f"The provider will reclaim the machine soon: {why}"
     holders = lock_holders(resource_id)

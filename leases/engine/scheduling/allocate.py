@@ -30,7 +30,7 @@ from leases.states import LeaseState
 
 
 def decide(lease_id: int) -> Outcome:
-    """Decide what to do for one pending lease, and carry out the decision."""
+    """Decide what to do for one pending lease that found no room, and carry out the decision."""
     waiter = pending.read(lease_id)
     if waiter is None:
         return Outcome.GONE
@@ -41,7 +41,7 @@ def decide(lease_id: int) -> Outcome:
 
 
 def opinion(waiter: pending.PendingLease) -> Decision:
-    """Return the current decision for a pending lease. Changes nothing."""
+    """Return what would be decided now for a pending lease, without carrying it out."""
     spending = budgets.spending(waiter.id, waiter.placement) if waiter.budgets else UNBOUNDED
     placement = waiter.placement
     wanted = candidates.demand(placement)

@@ -45,7 +45,7 @@ _COUNTED = 100
 
 
 class Demand(NamedTuple):
-    """The number of pending leases that wait for the same capacity as one lease."""
+    """How many pending leases compete for the capacity that one lease waits for."""
 
     alike: int
     """This lease and other leases of the same request class, counted up to `_COUNTED`."""
@@ -53,7 +53,7 @@ class Demand(NamedTuple):
     """Leases that wait only for a resource to be released: other heads of the queue, and members of this group."""
 
     def places(self, placement: PlacementRequest, drafts: Sequence[Draft]) -> int:
-        """Return how many resources all of these leases need, if resources are built from the first draft."""
+        """Return how many resources would serve all these leases, if built from the first draft."""
         most = _fitting(placement, drafts[0].capacity) if drafts else 1
         return -(-self.alike // most) + self.others
 
@@ -79,7 +79,7 @@ _ALIKE = f"""
 
 
 def demand(placement: PlacementRequest) -> Demand:
-    """Return how many leases wait for the same capacity as this lease."""
+    """Return how many pending leases compete for the capacity that this lease waits for, including itself."""
     for alike, siblings in rows(_ALIKE, (placement.lease_id,)):
         return Demand(1 + alike, siblings + pending.reclaiming(placement.type, placement.lease_id))
     return ALONE
@@ -97,7 +97,7 @@ _CLEANED = """
 
 
 def places_leaving(blueprint_id: int, maximum: int) -> int:
-    """Return how many more resources the blueprint's limit allows once the current destructions are complete."""
+    """Return how many more resources the blueprint's limit will allow once the destructions under way are complete."""
     leaves = _LEAVES.format("r")
     sql = f"""
         SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = %s AND r.gone_at IS NULL
@@ -106,7 +106,11 @@ def places_leaving(blueprint_id: int, maximum: int) -> int:
 
 
 def holders_leaving(placement: PlacementRequest) -> int:
-    """Return the number of resources that are or were just being destroyed and hold leases on usable resources."""
+    """Return how many resources that hold a lease on a suitable resource are being destroyed or were just destroyed.
+
+    A suitable resource is one that could serve the request. It becomes free when the resource that holds the lease on
+    it is destroyed.
+    """
     fit, leaves = held(placement), _LEAVES.format("i")
     sql = f"""
         SELECT count(DISTINCT i.id) FROM leases_resource i
@@ -150,9 +154,10 @@ _COUNTS = """
 def candidates(
     placement: PlacementRequest, wanted: Demand = ALONE, spending: BudgetCheck = UNBOUNDED
 ) -> list[Candidate]:
-    """Return all blueprints that the request allows as candidates, in the order in which they are tried.
+    """Return a candidate for each blueprint that the request allows, in the order in which the blueprints are tried.
 
-    `wanted` is how many leases wait for the same capacity. `spending` has the budgets that the lease is charged to.
+    `wanted` is how many leases wait for the same capacity. `spending` contains the budgets that the lease is charged
+    to.
     """
     may, fit, whole, obstructed = allowed(placement), suits(placement), takes_all(placement), is_obstructed(placement)
     free = is_free(replace(placement, may_be_degraded=True))
@@ -383,7 +388,10 @@ def _spare(blueprint_id: int) -> tuple[tuple[int, float], ...]:
 
 
 def idle_holders(placement: PlacementRequest) -> tuple[int, ...]:
-    """Return the idle resources that themselves hold leases on room that the request could use."""
+    """Return the idle resources whose removal would free a suitable resource.
+
+    They hold leases on resources that could serve the request.
+    """
     fit = held(placement)
     sql = f"""
         SELECT i.id FROM leases_resource i JOIN leases_lease h ON h.for_resource_id = i.id AND h.state = 'active'

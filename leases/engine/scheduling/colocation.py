@@ -1,4 +1,4 @@
-"""Place a group in one host: choose a host that can serve all members, itself or with the devices in it."""
+"""Place a group in one host: choose a host that can serve all members, by itself or with the resources below it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Shortage:
-    """Why no host can serve a group now."""
+    """Why no host can serve a group now, and which hosts could do so later."""
 
     hosts: tuple[int, ...]
     """The hosts that could serve the group if nothing in them were leased."""
@@ -157,7 +157,7 @@ def _hosts(
 
 
 def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
-    """Return which hosts could serve the group if nothing were leased, and what they or the others lack."""
+    """Return which hosts could serve the group if nothing were leased, and what the most suitable host lacks."""
     if rule.near != "require":
         rule = replace(rule, near="")
     kinds, kind_of = _kinds(requests)
@@ -241,5 +241,5 @@ def _named(host: int) -> str:
 
 
 def reserve(lease_id: int, hosts: Sequence[int]) -> bool:
-    """Reserve one of the hosts, and so everything in it, for the group of a lease. Return whether one was reserved."""
+    """Reserve one of the hosts, with everything below it, for the group of a lease. Return whether one was reserved."""
     return bool(run(RESERVE.format(suits="r.id = ANY(%s)"), (lease_id, list(hosts))))

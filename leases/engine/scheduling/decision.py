@@ -37,7 +37,7 @@ class Verdict:
     """The hourly cost of the lease and of the whole resource, if a budget is exceeded. None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verdict as it is stored with the lease."""
+        """Return the verdict as JSON, in the form in which it is stored with the lease."""
         shown: dict[str, Any] = {
             "blueprint": self.blueprint,
             "offer": self.offer,
@@ -53,7 +53,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """A remembered error, with the offer, zone, location or blueprint that it excludes, and when the exclusion ends."""
+    """A remembered error, what it excludes (an offer, zone, location or blueprint), and until when."""
 
     scope: str
     key: str
@@ -117,7 +117,7 @@ class Candidate:
 
     @property
     def enough_leaves(self) -> bool:
-        """True if current destructions make enough room, so that no further resource has to be removed."""
+        """True if the destructions under way make enough room, so that no further resource has to be removed."""
         return self.leaving >= self.wanted
 
 
@@ -200,13 +200,14 @@ def decide(
 ) -> Decision:  # fmt: skip
     """Return the decision for a request, given its candidates in order.
 
-    Builds with the first candidate that can build, or with the cheapest or fastest of these (`choose`). Otherwise
-    uses degraded resources with room, or else reclaims resources of the first candidate that has any, or else waits.
+    Builds with the first candidate that can build, or with the cheapest or fastest of those that can (`choose`).
+    Otherwise uses a degraded resource with room, or else reclaims a resource of the first candidate that has an idle
+    one, or else waits.
 
-    `held_idle` are idle resources that themselves hold leases on room that this lease could use. `held_leaving` is
-    the number of such resources that are already being destroyed, and `wanted` the number of leases that wait for
-    that room. If enough room is being released, nothing else is removed. `spending` has the budgets that limit what
-    may be built for this lease.
+    `held_idle` are idle resources that hold leases on resources that could serve this request. `held_leaving` is the
+    number of such resources that are already being destroyed, and `wanted` the number of leases that wait for the same
+    capacity. If the destructions under way free enough, no further resource is removed. `spending` contains the budgets
+    that limit what may be built for this lease.
     """
     opinions = [(candidate, _opinion(candidate, spending)) for candidate in candidates]
     verdicts = tuple(opinion.verdict for _, opinion in opinions)
@@ -241,7 +242,7 @@ def _without_build(
             return Reclaim(
                 resource_ids=opinion.reclaim[:1],
                 verdicts=verdicts,
-                message=f"{candidate.name} is at its limit or budget; an idle resource is removed.",
+                message=f"{candidate.name} is at its limit or budget, so an idle resource is removed first.",
             )
     return _wait_or_refuse([opinion for _, opinion in opinions], verdicts)
 

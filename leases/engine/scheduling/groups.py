@@ -43,7 +43,7 @@ STALLED = (
 
 
 def gather(group_id: int) -> Outcome:
-    """Reserve free resources for the members that have none, and build resources for members that find none."""
+    """Reserve free resources for the members of a group, and build resources for the members that find none."""
     acted = _each_alone(group_id)
     while (without := _reserve_free(group_id)) is not None:
         if not _make_room_for_one(group_id, [member for member in without if member.id not in acted], acted):
@@ -114,7 +114,7 @@ def _stalls(decision: Decision | None) -> bool:
 
 
 def stand_back(group_id: int) -> Outcome:
-    """Release the group's reservations, because an older group is gathering its resources."""
+    """Release the group's reservations, because an older group is collecting its resources."""
     return _wait(group_id, {}, keep=False)
 
 
@@ -257,7 +257,7 @@ def _is_overdue(lease_id: int) -> bool:
 def advance(group_id: int) -> Outcome:
     """Grant a group if there is room for all members.
 
-    Otherwise, if it is the oldest group, reserve or build the resources that it still needs.
+    Otherwise, if the group is the oldest one, reserve or build the resources that its members still need.
     """
     try:
         outcome = _grant(group_id)

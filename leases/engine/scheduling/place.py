@@ -32,7 +32,7 @@ class Outcome(Enum):
 def place(lease_id: int, *, wait: bool = False, may_be_degraded: bool = False) -> Outcome:
     """Claim room for one pending lease.
 
-    Set `wait` only for a head of the queue, after the heads before it were served. Set `may_be_degraded` only if
+    Set `wait` only for a head of the queue, after the heads before it have been served. Set `may_be_degraded` only if
     nothing healthy has room and nothing can be built.
     """
     try:
@@ -62,7 +62,7 @@ def _place(lease_id: int, head: bool, may_be_degraded: bool) -> Outcome:
 
 
 def bound(waiter: pending.PendingLease, taken: Amounts | None = None) -> tuple[quotas.Excess | None, BudgetCheck]:
-    """Lock the quotas and budgets that a lease is charged to, and restrict its request to what they allow.
+    """Lock the quotas and budgets that a lease is charged to, and restrict the lease's request to what they allow.
 
     Returns the first quota that the lease would exceed, or None, and a check of the lease's budgets. `taken` is the
     capacity that the lease would take, if that differs from the requested amounts.
@@ -97,7 +97,7 @@ RESERVE = """
 def reserve(lease_id: int) -> bool:
     """Reserve a resource for a lease that has waited at the head of its queue for a long time.
 
-    Other leases cannot claim a reserved resource. Returns whether one was reserved.
+    Other leases cannot claim a reserved resource. Returns whether a resource was reserved.
     """
     waiter = pending.lock(lease_id)
     if waiter is None or rows("SELECT 1 FROM leases_resource WHERE reserved_for_id = %s", (lease_id,)):
@@ -120,7 +120,7 @@ def overdue_heads(resource_type: str) -> list[int]:
 
 
 def hand_over(resource_type: str, resource_id: int | None = None) -> None:
-    """Grant freed room to the heads of the queue at once. Workers decide and build for the others.
+    """Grant freed room to the heads of the queue at once. For leases that find none, workers decide and build.
 
     If `resource_id` is given, only heads that could use that resource are considered.
     """

@@ -1,4 +1,4 @@
-"""Insert the lease for a request, and claim room for it at once if there is any."""
+"""Insert the lease for a request, and claim room for the lease at once if there is any."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from leases.validation.requests import LeaseRequest, digest
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """The run of a resource or lease that needs the requested lease. Without values if an owner requests it."""
+    """The resource or lease whose run needs the requested lease; empty if an owner requested the lease."""
 
     for_resource: int | None = None
     for_lease: int | None = None
@@ -40,7 +40,7 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Requested:
-    """A lease that was inserted, or found by its idempotency key."""
+    """A lease that was inserted, or that had been requested with the same idempotency key."""
 
     id: int
     replayed: bool = False
@@ -48,7 +48,7 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class Usable:
-    """The ids of a type's blueprints by name, and facts that were read together with them."""
+    """The blueprints of a resource type, as ids by name, and facts that were read together with them."""
 
     ids: dict[str, int]
     restricted: bool
@@ -66,10 +66,10 @@ _USABLE = """
 
 
 def usable(asked: LeaseRequest) -> Usable:
-    """Return the blueprints that provide the requested type.
+    """Return the blueprints that provide the requested resource type.
 
-    Raises InvalidRequest if there are none, if the request names an unknown blueprint, or if a named blueprint
-    cannot run the commands that the request needs.
+    Raises InvalidRequest if there are none, if the request names an unknown blueprint, or if a named blueprint cannot
+    run the commands that the request needs.
     """
     found = rows(_USABLE, (asked.type,), hot=True)
     ids = {name: pk for pk, name, *_ in found}
@@ -77,13 +77,13 @@ def usable(asked: LeaseRequest) -> Usable:
         if unknown := set(getattr(asked, field) or ()) - ids.keys():
             there = ", ".join(sorted(ids)) or "none"
             raise InvalidRequest(
-                f"Blueprint {sorted(unknown)[0]!r} does not exist or does not provide {asked.type!r}.",
+                f"Blueprint {sorted(unknown)[0]!r} does not exist or does not provide type {asked.type!r}.",
                 field=field,
                 hint=f"Choose one of: {there}.",
             )
     if not found:
         raise InvalidRequest(
-            f"No blueprint provides {asked.type!r} yet.",
+            f"No blueprint provides the resource type {asked.type!r} yet.",
             field="type",
             hint="An operator can add one: drydock blueprints add.",
         )
@@ -117,7 +117,7 @@ def insert(
     cause: Cause | None,
     group: int | None,
 ) -> tuple[Requested, pending.PendingLease | None]:
-    """Insert a lease, or return the lease that already has its idempotency key.
+    """Insert a lease, or return the lease that was already requested with the same idempotency key.
 
     The second value is the inserted lease as a pending lease, or None if the lease already existed.
     """
@@ -144,10 +144,11 @@ _NAMED = """
 
 
 def refuse_taken_name(name: str, owner_id: int, key: str | None = None) -> None:
-    """Raise Conflict if a live lease of the owner has this name, unless it was requested under this idempotency key.
+    """Raise Conflict if the owner has another live lease of this name.
 
-    Drydock itself names the leases that other leases need. The lock covers only this name and lasts until the
-    transaction ends, so that one of two concurrent requests is refused.
+    A lease that was requested with the same idempotency key is not another one. Names of leases that runs need are not
+    checked, because Drydock chooses them. The lock covers only this name and lasts until the transaction ends, so that
+    one of two concurrent requests is refused.
     """
     if not name:
         return
@@ -227,7 +228,7 @@ def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> R
     )
     if not found or found[0][1] != asked.fingerprint:
         raise Conflict(
-            f"The idempotency key {asked.idempotency_key!r} was already used for another request.",
+            f"The idempotency key {asked.idempotency_key!r} was already used for a different request.",
             field="idempotency_key", hint="Use a new key for a new request.",
         )  # fmt: skip
     return Requested(id=found[0][0], replayed=True)
@@ -236,10 +237,10 @@ def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> R
 def request(
     asked: LeaseRequest, owner_id: int | None, *, actor: str, cause: Cause | None = None, usable_by: Usable | None = None
 ) -> Requested:  # fmt: skip
-    """Insert the lease and, unless a caller's transaction is open, claim at once.
+    """Insert the lease for a request and, unless a caller's transaction is open, claim room for the lease at once.
 
-    Pass `usable_by`, the result of `usable`, if it was already called. Raises InvalidRequest, or Conflict if the
-    idempotency key was used for another request.
+    Pass `usable_by`, the result of `usable`, if `usable` was already called. Raises InvalidRequest, or Conflict if the
+    idempotency key was used for a different request.
     """
     blueprints = usable_by or usable(asked)
     if connection.in_atomic_block:
@@ -254,9 +255,9 @@ def request(
 
 
 def serve_now(lease_id: int) -> bool:
-    """Claim room for a lease again, in a new transaction after its request was committed.
+    """Try once more to claim room for a lease, in a new transaction after its request was committed.
 
-    A lease that released room before the commit could not see the request. Returns True if no worker is needed.
+    A lease that released room before the commit could not see this request. Returns True if no worker is needed.
     """
     return place(lease_id) in (Outcome.GRANTED, Outcome.GONE)
 
@@ -291,7 +292,7 @@ class _NothingWritten(Exception):
 
 @contextmanager
 def rehearse(asked: LeaseRequest, owner_id: int | None, *, actor: str) -> Iterator[pending.PendingLease]:
-    """Yield the request as a pending lease, in a transaction that is rolled back at the end.
+    """Yield the request as a pending lease, inside a transaction that is always rolled back at the end.
 
     Raises the same exceptions as `request`.
     """
@@ -336,5 +337,5 @@ def _group(group: LeaseGroup, key: str | None, fingerprint: str) -> tuple[LeaseG
     LeaseGroup.objects.bulk_create([group], ignore_conflicts=True)
     group = LeaseGroup.objects.select_for_update(no_key=True).get(owner_id=group.owner_id, idempotency_key=key)
     if group.fingerprint != fingerprint:
-        raise Conflict(f"The idempotency key {key!r} was already used for another group.", field="idempotency_key")
+        raise Conflict(f"The idempotency key {key!r} was already used for a different group.", field="idempotency_key")
     return group, not group.leases.exists()

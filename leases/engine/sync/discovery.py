@@ -40,7 +40,7 @@ _TASKS = TokenLease(
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The report of one place: its digest, a function that returns its drafts, and why it is incomplete, if it is."""
+    """The report of one place: its digest, a function that returns its drafts, and why it is incomplete, if so."""
 
     digest: str
     drafts: Callable[[], Sequence[Draft]]
@@ -55,7 +55,7 @@ def due() -> int:
 def discover(blueprint_id: int, place: str = "") -> bool:
     """Discover the resources in one place, if a discovery is due and no other process has claimed it.
 
-    Return whether this call ran the discovery.
+    Return whether the discovery was carried out.
     """
     refuse_inside_transaction("discover")
     token = _TASKS.take(blueprint_id, place)
@@ -71,7 +71,7 @@ def discover(blueprint_id: int, place: str = "") -> bool:
 
 
 def interval(blueprint: Blueprint) -> float:
-    """Return the seconds between two discoveries: the blueprint's own, else its kind's, else the installation's."""
+    """Return the seconds between two discoveries, as set by the blueprint, or else by its kind, or else by Drydock."""
     own = blueprint.discovery_interval or getattr(registry.kind(blueprint.kind), "discovery_interval", None)
     return float(settings.DRYDOCK.discovery_interval_seconds if own is None else own.total_seconds())
 
@@ -193,14 +193,14 @@ _SAME = """
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """The outcome of a report that an agent sent. `problem` says what could not be stored."""
+    """The outcome of a report that an agent sent. `problem` says which part could not be stored, if any."""
 
     stored: bool
     problem: str = ""
 
 
 def receive(blueprint_id: int, report: Report) -> Received:
-    """Store a report that a program sent in about the place where it runs, unless it has not changed.
+    """Store a report that a program sent about the place where it runs, unless the report has not changed.
 
     Raises NotSupported if the kind takes no reports, Conflict if the blueprint is disabled or Drydock reads the place
     itself, InvalidRequest if the kind rejects the report, and Busy while another report of the place is being stored.
@@ -260,6 +260,6 @@ def _refuse_foreign_wholes(blueprint: Blueprint, kind: Reports, place: str, foun
     if foreign:
         name = min(foreign)
         raise InvalidRequest(
-            f"{name!r:.100} is not in {place or blueprint.name}. A report can only be about its own place.",
+            f"{name!r:.100} is not in {place or blueprint.name}. A report can only be about the place that it names.",
             field="part_of",
         )

@@ -1,4 +1,4 @@
-"""Store the resources of a report, and mark resources as lost that two complete reports in a row omit."""
+"""Store the resources of a report. Mark a resource as lost if two complete reports in a row do not mention it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Stored:
 def store(sync: Sync, found: Sequence[Draft], *, complete: bool, keep: Callable[[], bool]) -> Stored | None:
     """Store each resource of a report independently. Stop and return None as soon as `keep` returns False.
 
-    If the report is complete, resources that it omits count as missing.
+    A resource that a complete report does not mention is marked as missing.
     """
     drafts, rejected = in_order(found)
     there = Resource.objects.filter(blueprint=sync.blueprint, gone_at=None, identity__in=[d.identity for d in drafts])
@@ -242,7 +242,7 @@ def _news(said: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def set_places(root: Sync, names: Iterable[str]) -> None:
-    """Schedule discoveries of exactly the places that the kind names. Resources of other places count as missing."""
+    """Schedule discoveries of exactly the places that the kind names. Mark resources of other places as missing."""
     wanted = set(names)
     if root.place not in wanted:
         _miss_all(root)

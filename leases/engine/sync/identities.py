@@ -1,4 +1,4 @@
-"""Detect reported hardware that already is another resource, and resources whose hardware has moved to another host."""
+"""Detect reported hardware that another resource already represents, and hardware that has moved to another host."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _DEEPEST = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Conflict:
-    """A reported thing that is already represented by another resource."""
+    """A reported thing that another resource already represents."""
 
     identity: str
     resource: Resource
     message: str
 
     def as_json(self, since: str) -> Json:
-        """Return the conflict in the form in which it is stored, with the time at which it was first seen."""
+        """Return the conflict as it is stored, in JSON. `since` is when the conflict was first seen."""
         return {"identity": self.identity, "resource": self.resource.pk, "message": self.message, "since": since}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owners:
-    """The existing resources that have identities of a report's drafts."""
+    """The existing resources that have an identity of one of a report's drafts."""
 
     by_identity: Mapping[Identity, Resource]
 
@@ -48,7 +48,7 @@ class Owners:
 
 
 def owners(drafts: Iterable[Draft]) -> Owners:
-    """Return the existing resources that have identities of the drafts."""
+    """Return the existing resources that have an identity of one of the drafts."""
     wanted = {one for draft in drafts for one in draft.identities}
     if not wanted:
         return Owners(by_identity={})
@@ -63,8 +63,8 @@ def conflict(
 ) -> Conflict | None:
     """Return the conflict that forbids to create or change a resource from a draft, or None if there is none.
 
-    `own` is the resource that the draft describes, if it exists; `rivals` are other resources with identities of the
-    draft. `listed` has the identities of all drafts in the report.
+    `own` is the resource that the draft describes, or None. `rivals` are other resources with an identity of the draft.
+    `listed` contains the `identity` of every draft in the report.
     """
     if own is not None and (stays := _why_it_stays(sync, draft, own)) is not None:
         return stays
@@ -109,7 +109,7 @@ def _is_elsewhere(sync: Sync, finding: Finding | None) -> bool:
 
 
 def withhold(resource: Resource, found: Conflict) -> None:
-    """Quarantine a resource, because the same thing is already represented by another resource."""
+    """Quarantine a resource, because another resource already represents the same thing."""
     note = f"{SAME} resource {found.resource.pk}: {found.message}"[:2000]
     changed = Resource.objects.filter(~Q(pk=found.resource.pk), pk=resource.pk, quarantined=False)
     if changed.update(quarantined=True, note=note):
@@ -117,9 +117,9 @@ def withhold(resource: Resource, found: Conflict) -> None:
 
 
 def leave(sync: Sync, resource: Resource, draft: Draft) -> bool:
-    """End the leases of a resource that was found in another host. Return whether it can be moved there now.
+    """End the leases of a resource that was found in another host. Return whether the resource can be moved there now.
 
-    Until it is moved, it serves no new leases.
+    Until the resource is moved, it serves no new leases.
     """
     finding: Finding | None = getattr(resource, "finding", None)
     elsewhere = _is_elsewhere(sync, finding)
@@ -171,9 +171,9 @@ def _host(resource_id: int | None) -> tuple[int, str] | None:
 
 
 def remember(sync: Sync, found: Iterable[Conflict]) -> list[Json]:
-    """Return the conflicts of a report in the form in which they are stored.
+    """Return the conflicts of a report as JSON, in the form in which they are stored.
 
-    Known conflicts keep the time at which they were first seen.
+    A conflict that is already stored keeps the time at which it was first seen.
     """
     since = {(one["identity"], one["resource"]): one["since"] for one in sync.conflicts}
     now = rows("SELECT clock_timestamp()")[0][0].isoformat()

@@ -1,8 +1,8 @@
-"""Adopt an orphan as a resource, or destroy it.
+"""Adopt an orphan as a resource, or destroy the orphan.
 
 An adopted machine serves no lease. It cannot be reached, because the key of its control account and the private half of
 its host key were in the lost row. It might have been used by anyone since then, and a used machine may go to another
-owner only after a re-image, which clouds do not offer as a call. The new row therefore has no capacity. It is
+owner only after a re-image, which clouds do not offer as a call. The new resource therefore has no capacity. It is
 quarantined, polled and counted in costs until an operator has the machine destroyed.
 """
 
@@ -36,12 +36,12 @@ WHY = (
 
 
 def adoptable(what: str) -> bool:
-    """Return whether an object of this class is a machine, and not a part of one. Only machines can be adopted."""
+    """Return whether an object of this class can be adopted. Only machines can, not their disks or addresses."""
     return what in ("", MACHINE)
 
 
 def adopt(stray: Stray, blueprint: Blueprint, owned: Owned, made: Proven) -> int:
-    """Insert a resource for a machine that has none, and delete the row of the orphan.
+    """Insert a resource for an orphaned machine, and delete the row of the orphan.
 
     Return the id of the resource. Raises Conflict for any object other than a machine.
     """
@@ -82,9 +82,9 @@ log = logging.getLogger(__name__)
 
 
 def dispose(stray: Stray, blueprint: Blueprint, view: BlueprintView, owned: Owned) -> None:
-    """Carry out the steps of the destroy plan of an orphan until one has to wait.
+    """Carry out the steps of an orphan's destroy plan until one step has to wait.
 
-    The next search continues from the stored `position` and `memo`.
+    The next search for orphans continues from the stored `position` and `memo`.
     """
     plan = registry.kind(blueprint.kind).destroy()
     if stray.position >= len(plan):

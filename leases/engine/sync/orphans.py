@@ -1,9 +1,10 @@
 """Orphans: objects at a provider that have our tags and belong to no resource.
 
-Every row is written before its object is created, so an orphan means that something went wrong: rows were lost with a
-database, or an object was created after its deletion was confirmed. An object that is provably ours and was seen twice,
-some time apart, is destroyed with the destroy plan of its kind, or adopted if an operator requests that. A suspended
-installation only lists it. An object with our tag but without a valid proof is listed as a suspect and never changed.
+The row of a resource is written before its objects are created, so an orphan means that something went wrong: rows were
+lost with a database, or an object was created after its deletion was confirmed. An object that is provably ours and was
+seen twice, some time apart, is destroyed with the destroy plan of its kind, or adopted if an operator requests that. A
+suspended installation only lists the object. An object with our tag but without a valid proof is listed as a suspect
+and never changed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ DRY_RUN = "Not destroyed, because this installation only lists orphans (DRYDOCK_
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """An object that was found, and whether it is ours. `made` is its proven origin, or None for a suspect."""
+    """An object found at a provider, and whether it is ours. `made` is its proven origin, or None for a suspect."""
 
     owned: Owned
     key: str
@@ -66,7 +67,7 @@ class Classification:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The action to take on an object now (`destroy`, `adopt`, or empty for none), and a sentence that explains it."""
+    """What to do with an orphan now (`destroy`, `adopt`, or empty for nothing), and a sentence that explains why."""
 
     act: str = ""
     message: str = ""
@@ -90,8 +91,8 @@ def verdict(
 ) -> Verdict:  # fmt: skip
     """Return what to do with an object that belongs to no resource.
 
-    `wanted` is the action that operator `by` requested. `again` is True if the object was first seen long enough
-    ago. If `dry_run` is true, nothing is done unless an operator requested it.
+    `wanted` is the action that operator `by` requested. `again` is True if the object was first seen long enough ago.
+    If `dry_run` is true, only requested actions are carried out.
     """
     if seen.proof is SUSPECT:
         return Verdict(message=seen.why)
@@ -126,9 +127,9 @@ def due() -> int:
 
 
 def search(blueprint_id: int) -> bool:
-    """Compare existing objects with rows, if the search is due and no other process is searching.
+    """Compare the objects at the provider with our resources, and act on orphans.
 
-    Returns False if there was no search.
+    Returns False if nothing was compared, because the search is not due or another process is searching.
     """
     refuse_inside_transaction("search")
     blueprint = Blueprint.objects.filter(pk=blueprint_id).first()
@@ -149,7 +150,7 @@ def search(blueprint_id: int) -> bool:
 
 
 def soon(blueprint_id: int) -> None:
-    """Make the next search of a blueprint due now, because an operator decided what to do with one of its orphans."""
+    """Make the next orphan search of a blueprint due now, because an operator requested an action on an orphan."""
     run("UPDATE leases_search SET due_at = clock_timestamp() WHERE blueprint_id = %s", (blueprint_id,))
     hints.after_commit("orphans", blueprint_id)
 

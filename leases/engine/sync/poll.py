@@ -1,7 +1,7 @@
-"""Poll a provider account: the status of its machines, its offers and its quotas.
+"""Poll a provider account: the status of its machines, its offers and its provider quotas.
 
-A poll stores the changes, and wakes builds that wait for them. It does not end leases: machines that it reports as
-gone, or does not report, are only suspected (`suspects`).
+A poll stores what has changed, and wakes the builds that wait for it. A poll never ends leases: a machine that is
+reported as gone, or is missing in the answer, is only suspected (`suspects`).
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ class _Known(NamedTuple):
 
 
 def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> Doubts | None:
-    """Store the machines that were listed in one place.
+    """Store the status of the machines that a poll found in one place.
 
-    Return the machines that are suspected or no longer suspected, or None if another process has taken over the
-    poll.
+    Return the machines that are suspected or no longer suspected, or None if another process has taken over the poll.
     """
     here = standing()
     ours = {one.key: (made, one) for one in found if (made := _made(one, here)) is not None}
@@ -156,9 +155,9 @@ log = logging.getLogger(__name__)
 
 
 def read(reading_id: int) -> bool:
-    """Poll an account, if a poll is due and no other process is polling. Return False if it was not polled.
+    """Poll an account. Return False if no poll is due, or if another process is polling.
 
-    If the poll fails, the results of the last successful poll remain.
+    If the poll fails, the results of the last successful poll are kept.
     """
     refuse_inside_transaction("read")
     reading = Reading.objects.select_related("credential").filter(pk=reading_id).first()

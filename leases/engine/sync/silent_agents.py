@@ -1,4 +1,4 @@
-"""Resources in the place of an agent that does not report: they serve no new leases until it reports again."""
+"""Close the resources in the place of an agent that sends no reports to new leases, until the agent reports again."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ _TYPES = """
 
 @short
 def close() -> int:
-    """Close the resources in the places of silent agents to new leases. Return their number.
+    """Close the resources in the places of silent agents to new leases. Return the number of resources closed.
 
-    Leases that they have continue. A resource that does not answer anyway stays as it is.
+    Leases that already hold such a resource continue. A resource that is already suspected of not answering is not
+    changed.
     """
     return run(_CLOSE)
 
 
 @short
 def reopen(agent_id: int) -> None:
-    """Return the resources in an agent's place to service, because the agent reports again."""
+    """Return the resources in an agent's place to service, because the agent sends reports again."""
     ids = [number for (number,) in rows(_OPEN, (agent_id, [SILENT, "lost", "ok"]))]
     if ids:
         hints.once_committed(_serve, ids)

@@ -1,8 +1,8 @@
-"""Suspected machines: those that a listing omits or shows as stopped. Each is read by its id before it is judged.
+"""Suspected machines: those that a status poll does not list, or lists as stopped.
 
-A listing proves nothing, however often it is repeated. Each suspected machine is read by its own id, and only the
-provider's answer about that machine has consequences. Until then its leases remain unchanged, with a message about the
-suspicion.
+A missing machine in the provider's list proves nothing, however often the poll is repeated. Each suspected machine is
+therefore read by its own id, and only the provider's answer about that machine has consequences. Until then its leases
+remain unchanged, with a message about the suspicion.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _OVER = """
 def by_others(resource_id: int) -> bool:
     """Return whether a machine was stopped by somebody else than Drydock.
 
-    This is assumed if it was not switched off on request and has no run.
+    This is assumed if the machine was not switched off on request and has no run.
     """
     return bool(rows(_BY_OTHERS, (resource_id,)))
 
 
 def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
-    """Start the grace period of a machine that somebody else has stopped, or treat the machine as lost after it.
+    """Start the grace period of a machine that somebody else has stopped, or treat it as lost after that period.
 
-    The machine also counts as lost when its lifetime ends.
+    A machine whose lifetime has ended is treated as lost too.
     """
     what = kind.stops(specs.config(resource.blueprint.kind, resource.blueprint.config))
     why = f"The machine was stopped, but not by Drydock. {found.facts.get('reason') or ''}".strip()
@@ -91,9 +91,9 @@ class Doubt(NamedTuple):
 
 @dataclass(kw_only=True)
 class Doubts:
-    """Conclusions from a listing: the suspected machines (`of`), and other machines whose status changed.
+    """What a status poll says about machines: the suspected ones (`of`), and others whose status changed.
 
-    `empty` is True if the listing has none of our machines although it should have some.
+    `empty` is True if the provider listed none of our machines although it should have listed some.
     """
 
     of: list[Doubt] = field(default_factory=list)
@@ -105,7 +105,10 @@ class Doubts:
 
 
 def settle(kind: Offers, account: Account, doubts: Doubts) -> str:
-    """Read suspected machines and act on the answers. Return a problem of the listing, or an empty string if none."""
+    """Read the suspected machines by their ids, and act on the answers.
+
+    Return what is wrong with the status poll, or an empty string if nothing is wrong.
+    """
     for resource_id in doubts.well:
         attempt(clear_suspicion, resource_id)
     for announced in doubts.leaving:

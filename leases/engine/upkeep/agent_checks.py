@@ -1,4 +1,4 @@
-"""Periodic checks of agents: those that blueprints require, and those that do not report."""
+"""Periodic checks of agents: agents that blueprints require, and agents that do not report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSED = 3
 
 
 def expected() -> int:
-    """Record the agents that blueprints require, so that one that never joins is noticed. Return the number of new ones."""
+    """Store the agents that blueprints require, so that absent agents are noticed. Return the number of new ones."""
     required = {blueprint: _required(blueprint) for blueprint in _requiring()}
     if not required:
         return 0
@@ -68,9 +68,9 @@ _SILENT = """
 
 
 def silent() -> int:
-    """Notice agents that have missed three reports, and close what they reported to new leases.
+    """Notice agents that have missed three reports, and close the resources in their places to new leases.
 
-    Return the number of agents.
+    Return the number of agents newly noticed.
     """
     found = _notice()
     silent_agents.close()

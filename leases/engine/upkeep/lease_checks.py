@@ -1,4 +1,4 @@
-"""Periodic checks of leases and of the queue. Each returns the number of items that it acted on."""
+"""Periodic checks of leases and of the queue. Each check returns the number of items that it acted on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _give_up(lease_id: int) -> None:
 
 
 def silent() -> int:
-    """Release leases whose last heartbeat is too old."""
+    """Release leases without a heartbeat within their heartbeat limit."""
     found = some(
         "SELECT id FROM leases_lease WHERE state IN ('acquired', 'active') AND heartbeat_limit IS NOT NULL"
         " AND heartbeat_at + heartbeat_limit < statement_timestamp()"
@@ -63,7 +63,7 @@ def silent() -> int:
 def left_in_groups() -> int:
     """End leases whose group has lost a member, if a crash kept them from being marked for release.
 
-    These are the pending ones, and those that use the lost member.
+    These leases are the pending members of the group, and the leases that use the lost member.
     """
     found = some(
         "SELECT l.id FROM leases_lease l WHERE l.group_id IS NOT NULL AND l.release_wanted = ''"
@@ -104,7 +104,7 @@ def _begin(lease_id: int, resource_id: int, kind: str) -> bool:
 
 
 def orphans() -> int:
-    """Release leases whose holder has ended. The holder is another lease or a resource."""
+    """Release leases whose holder, another lease or a resource, has ended."""
     found = some(
         "SELECT c.id FROM leases_lease c LEFT JOIN leases_lease p ON p.id = c.for_lease_id"
         " LEFT JOIN leases_resource r ON r.id = c.for_resource_id"
@@ -115,7 +115,7 @@ def orphans() -> int:
 
 
 def bereaved() -> int:
-    """Evict leases, and retire resources, that depend on a lease which has ended."""
+    """Evict leases, and retire resources, that depend on an ended lease."""
     lost = some(
         "SELECT DISTINCT r.id, c.id, c.message FROM leases_resource r JOIN leases_lease c ON c.for_resource_id = r.id"
         " AND c.need <> '' AND c.need_phase = '' AND c.state IN ('released', 'destroyed', 'broken')"
@@ -146,8 +146,8 @@ def _over(child: int, message: str) -> str:
 def idle_reservations() -> int:
     """Clear reservations whose lease no longer waits or whose resource is out of service.
 
-    Also clears the reservation of a part of a resource that is reserved for another lease, because the two leases would
-    wait for each other.
+    If a resource and a part of it are reserved for different leases, also clears the reservation of the part, because
+    the two leases would wait for each other.
     """
     return run(
         "UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY("
@@ -162,7 +162,7 @@ def idle_reservations() -> int:
 
 
 def stale_trees() -> int:
-    """Repair `closed_by` of the parts of resources for which triggers could not update it because rows were locked."""
+    """Update `closed_by` below resources with `tree_stale`: a trigger skipped rows there, because they were locked."""
     return run(
         "UPDATE leases_resource SET tree_stale = FALSE WHERE id = ANY(ARRAY("
         "SELECT id FROM leases_resource WHERE tree_stale ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))"
@@ -184,7 +184,7 @@ def parked() -> int:
 
 
 def waiting() -> int:
-    """Serve the types for which leases wait, and reserve resources for leases that have waited for a long time."""
+    """Serve the resource types that leases wait for, and reserve resources for leases that have waited long."""
     found = rows("SELECT DISTINCT type FROM leases_lease WHERE state = 'pending'")
     for (resource_type,) in found:
         each(place.reserve, [(lease_id,) for lease_id in place.overdue_heads(resource_type)])

@@ -130,7 +130,7 @@ def _update(resource_id: int, generation: int) -> None:
 
 
 def keep_ready() -> int:
-    """Build resources until every blueprint has its minimum of idle ones, or has reached its limit."""
+    """Build resources until every blueprint has its minimum of idle resources, or has reached its limit."""
     short_of = Blueprint.objects.filter(min_ready__gt=0, enabled=True, drained=False)
     return sum(attempt(_make_ready, blueprint.pk) or 0 for blueprint in short_of)
 
@@ -204,7 +204,7 @@ def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
 
 
 def forget_errors() -> int:
-    """Delete expired remembered errors, and wake the leases that wait for what these errors excluded."""
+    """Delete expired remembered errors, and wake the leases that wait for the resource types of their blueprints."""
     found = rows(
         "DELETE FROM blueprints_rememberederror e USING blueprints_blueprint b WHERE b.id = e.blueprint_id"
         " AND e.id = ANY(ARRAY(SELECT id FROM blueprints_rememberederror WHERE until <= statement_timestamp()"

@@ -1,6 +1,6 @@
-"""Preempt the youngest waiting build or activation that holds a resource which an older lease needs.
+"""Preempt a build or activation that holds a resource which an older lease needs.
 
-Otherwise two leases could wait for each other forever.
+Otherwise two leases could wait for each other forever. The youngest build or activation that waits is preempted.
 """
 
 from __future__ import annotations

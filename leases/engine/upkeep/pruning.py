@@ -1,9 +1,9 @@
 """Delete ended leases, events and usage records after their retention.
 
-Each sweep deletes a few small batches, each in its own transaction. It locks only rows that no process uses any more,
-and skips rows that are already locked. A row that other rows refer to is kept until those are deleted.
+Each sweep deletes a few small batches, each in its own transaction. A sweep locks only rows that no process uses any
+more, and skips rows that are already locked. A row that other rows refer to is kept until those rows are deleted.
 
-Ids grow with time, so old rows are found by walking along the primary key. No additional index is needed, which would
+Ids grow with time, so old rows are found by walking along the primary key. This needs no additional index, which would
 add a cost to the end of every lease.
 """
 
@@ -30,16 +30,16 @@ _REST = 60.0
 
 @dataclass
 class Rest:
-    """A pause during which this process does not search a table."""
+    """A pause during which this process does not search a table for old rows."""
 
     until: float = 0.0
 
     def begin(self) -> None:
-        """Start the pause."""
+        """Start the pause now."""
         self.until = clock.monotonic() + _REST
 
     def lasts(self) -> bool:
-        """Return whether the pause has not ended yet."""
+        """Return whether the pause is still going on."""
         return clock.monotonic() < self.until
 
 
@@ -97,10 +97,10 @@ def _prune_usage() -> int:
 
 @dataclass(kw_only=True)
 class Walk:
-    """The position of this process in a table whose old rows it deletes.
+    """This process's position in a table whose old rows it deletes.
 
-    `over` is the SQL condition for rows that may be deleted. `with_it` are the models whose rows are deleted
-    together with them.
+    `over` is the SQL condition for rows that may be deleted. `with_it` contains the models whose rows are deleted
+    together with the rows of the table.
     """
 
     model: type[Model]
@@ -112,7 +112,7 @@ class Walk:
     rest: Rest = field(default_factory=Rest)
 
     def go_on(self) -> int:
-        """Delete the next few batches. Return the number of rows deleted."""
+        """Delete the next few batches of old rows. Return the number of rows deleted."""
         gone = 0
         for _ in range(_BATCHES):
             if self.rest.lasts():

@@ -1,7 +1,7 @@
 """Renew leases without an end hour by hour, within the budgets of their owners.
 
-If a budget was lowered, the leases held longest are kept: a lease is renewed if the budget covers it together with the
-leases held for longer and the leases that have an end. Otherwise it ends after a notice.
+If a budget was lowered, the leases held longest are kept: a lease is renewed if the budget covers the lease together
+with the leases held for longer and the leases that have an end. Otherwise the lease ends after a notice.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _REFUSE = f"""
 
 
 def renew() -> int:
-    """Renew leases whose reservation is about to end, and end those that could not be renewed.
+    """Renew leases without an end whose reserved hour is about to end. End the leases that could not be renewed.
 
-    Return the number of leases due.
+    Return the number of leases that were due.
     """
     policy = settings.DRYDOCK
     due = some(_DUE, (policy.budget_hour_seconds, policy.budget_notice_seconds))

@@ -1,4 +1,4 @@
-"""Periodic checks of runs and of resources without a run. Each returns the number of items that it acted on."""
+"""Periodic checks of runs and of resources without a run. Each check returns the number of items that it acted on."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def steps() -> int:
 
 
 def needed() -> int:
-    """Make runs due whose needed leases are all active, or can no longer become active.
+    """Make runs due that wait for leases, if these leases are all active or can no longer become active.
 
-    The waiting step is then called again.
+    The step that waits is then called again.
     """
     found = 0
     waiting = Run.objects.filter(waits_for="leases", due_at=None).select_related("lease", "resource")
@@ -63,12 +63,12 @@ def _advance(run_id: int) -> bool:
 
 
 def undisturbed() -> int:
-    """End the maintenance of resources if no run needs it any more."""
+    """End the maintenance of resources for which no run needs it any more."""
     return each(maintenance.lift, some("SELECT id FROM leases_resource WHERE in_maintenance"))
 
 
 def stranded() -> int:
-    """Restart the build or the destruction of resources that should have a run and have none."""
+    """Restart the build or the destruction of resources that should have a run but have none."""
     found = some(
         "SELECT r.id, CASE r.state WHEN 'pending' THEN 'build' ELSE 'destroy' END FROM leases_resource r"
         " WHERE r.gone_at IS NULL AND r.state IN ('pending', 'released', 'broken')"

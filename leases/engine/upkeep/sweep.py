@@ -1,4 +1,4 @@
-"""Run all periodic checks. They find work that is due even if the message about it was lost."""
+"""Run all periodic checks. They find due work even if the hint about it was lost."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_a_network_elsewhere_that_may_not_be_read_refuses_nothing(double: AzureD
     (told,) = [one for one in problems(double, network=there) if "The network in" in one.message]
     assert "AuthorizationFailed" in told.message
     other = there.replace(SUBSCRIPTION, "99999999-1111-2222-3333-444444444444")
-    assert any("in another subscription" in one.message for one in problems(double, network=other))
+    assert any("instead of the credential's" in one.message for one in problems(double, network=other))
 
 
 def test_the_network_that_is_made_must_be_ours_where_it_is_there(double: AzureDouble) -> None:
@@ -197,7 +197,7 @@ def test_a_full_quota_is_told_with_its_figures(double: AzureDouble) -> None:
     double.limit("eastus", "cores", 1)
     (told,) = problems(double)
     assert (told.field, told.fatal) == ("types", False)
-    assert "eastus: the account's quotas do not allow a single machine; the smallest type is" in told.message
+    assert "eastus: the provider quotas do not allow a single machine; the smallest instance type is" in told.message
     assert "cores in words has 0 of 1 vcpus in use" in told.message
     double.limit("eastus", "cores", 2)
     assert problems(double) == []

@@ -205,7 +205,7 @@ def test_a_full_quota_is_told_with_its_figures(double: Double, ec2: Ec2) -> None
     (told,) = problems(double)
     assert (told.field, told.fatal) == ("types", False)
     assert told.message.startswith(
-        "us-east-1: the account's quotas do not allow a single machine; the smallest type is"
+        "us-east-1: the provider quotas do not allow a single machine; the smallest instance type is"
     )
     assert f"{name} has 2 of 3 vcpus in use" in told.message
     assert "quotas do not allow" not in str(problems(double, markets=["on_demand", "spot"])), "there is room for spot"

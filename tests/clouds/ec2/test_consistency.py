@@ -158,4 +158,4 @@ def test_what_lost_its_tags_is_found_by_its_id_and_told(double: Double, ec2: Ec2
     assert other in double.known_groups(), "it bears the tags of another"
     assert len(told) == 1
     assert group in told[0]
-    assert "tags were removed" in told[0]
+    assert "somebody removed its tags" in told[0]

@@ -172,7 +172,7 @@ def test_a_full_quota_is_told_with_its_figures(double: Double) -> None:
     double.quotas[HERE]["CPUS"] = 1
     (told,) = problems(double)
     assert (told.field, told.fatal) == ("types", False)
-    assert "us-central1: the account's quotas do not allow a single machine; the smallest type is e2-" in told.message
+    assert "us-central1: the provider quotas do not allow a single machine; the smallest instance type" in told.message
     assert "CPUS has 0 of 1 vcpus in use" in told.message
     assert problems(double, types=["n2-*"]) == []
     assert problems(double, types=["e2-*", "n2-*"]) == []
