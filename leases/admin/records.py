@@ -27,6 +27,7 @@ from leases.models import (
     Lease,
     LeaseGroup,
     Part,
+    ResourceCredential,
     ResourceIdentity,
     Run,
     Share,
@@ -278,6 +279,21 @@ class ResourceIdentityAdmin(RecordAdmin):
     fields = ("namespace", "value", "resource_")
 
     resource_ = columns.link("resource", "resource")
+
+
+@admin.register(ResourceCredential)
+class ResourceCredentialAdmin(RecordAdmin):
+    """Own credentials of resources: the names of their secrets, never the secrets."""
+
+    related = ("resource",)
+    list_display = ("resource_", "secrets_", "changed")
+    search_fields = ("resource__name", "resource__identity")
+    ordering = ("-resource_id",)
+    fields = ("resource_", "secrets_", "changed")
+
+    resource_ = columns.link("resource", "resource")
+    secrets_ = columns.column("secrets", lambda row: ", ".join(row.resource.credential_fields))
+    changed = columns.time("stored", "changed_at")
 
 
 @admin.register(Finding)

@@ -58,6 +58,7 @@ class TestAsking:
         offered = {one.name for one, _ in site.get(page(lease.resource)).context["acts"]}
         assert offered == {
             "check", "power", "drain", "quarantine", "retire", "force_destroy", "reboot", "resize", "tags", "console",
+            "credential", "no-reboots",
         }  # fmt: skip
 
     def test_nothing_chosen_and_nonsense(self, site, lease):

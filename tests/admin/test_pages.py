@@ -35,6 +35,7 @@ from leases.models import (
     Part,
     Quota,
     Resource,
+    ResourceCredential,
     ResourceIdentity,
     Run,
     Search,
@@ -125,6 +126,7 @@ def many(lease, count):
         Token.objects.create(user=lease.owner, name=f"t{n}", digest=f"{SECRET}{n}", tail="abcd", expires_at=Now())
         sync = Sync.objects.create(blueprint=blueprints[n], message="it is silent")
         ResourceIdentity.objects.create(resource=things[n], namespace="serial:x", value=f"S{n}")
+        ResourceCredential.objects.create(resource=things[n], secrets={"password": SECRET})
         Finding.objects.create(resource=things[n], sync=sync)
         Search.objects.create(blueprint=blueprints[n])
         Stray.objects.create(blueprint=pool, key=f"dd-{n}", epoch=1, resource_number=n)

@@ -24,6 +24,7 @@ from leases.models import (
     Lease,
     Part,
     Resource,
+    ResourceCredential,
     ResourceIdentity,
     Run,
     Share,
@@ -37,7 +38,8 @@ from tests.admin.conftest import rows_of
 MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.get_app_config(label).get_models()]
 BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
-    SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, Agent, AgentOrder, JoinCode,
+    SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, ResourceCredential, Agent, AgentOrder,
+    JoinCode,
 )  # fmt: skip
 
 

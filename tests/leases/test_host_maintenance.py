@@ -316,3 +316,18 @@ def test_a_host_that_an_operator_wants_not_rebooted_is_not_until_it_may(cards, h
     assert cycles() == 1
     kinds = ("resource.no_reboots", "resource.reboots_allowed")
     assert Event.objects.filter(kind__in=kinds, resource=host).count() == 2
+
+
+def test_a_step_that_holds_after_its_host_was_switched_by_hand_gets_its_own_answer(cards, host, until):
+    host.blueprint.config |= {"lacks": ["powers", "reboots"]}
+    host.blueprint.save()
+    hold = {"does": "hold", "at": "build.verify", "resolved_by": "operator", "what": "Is the cable in?"}
+    found = cards(1, maintenance("reboot", at="build.create"), hold)
+    root = caller(User.objects.get(username="root"))
+    for asked in ("Reboot host by hand", "Is the cable in?"):
+        for _ in range(3):
+            settle()
+        held = Run.objects.get(waits_for="operator")
+        assert held.sentence.startswith(asked)
+        installation.resolve(root, resource_id=held.resource_id, message="done")
+    finish(found)

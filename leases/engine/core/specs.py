@@ -402,7 +402,8 @@ def spec(run: Run, *, deadline: float) -> Spec:
     lease = _lease_of(run, own)
     name = own.key if lease is None else lease.key
     # The answer is then about a machine that was switched by hand, not about a Hold of the step.
-    by_hand = bool((run.maintenance or {}).get("by_hand"))
+    switching = run.maintenance or {}
+    by_hand = bool(switching.get("by_hand")) and not switching["granted"]
     return Spec(
         phase=run.phase,
         key=name,
