@@ -193,7 +193,7 @@ class LeaseAdmin(RecordAdmin):
     ordering = ("-id",)
     fieldsets = (
         (None, {"fields": ("status", "says", "owned_by", "charged_group", "labelled", "note", "flags")}),
-        ("Placement", {"fields": ("on", "blueprint", "takes", "interfaces", "connect")}),
+        ("Placement", {"fields": ("on", "blueprint", "takes", "distance", "interfaces", "connect")}),
         (
             "Times",
             {"fields": ("asked", "acquired", "active", "in_state", "lasts", "ends", "beat", "holding", "ended")},
@@ -216,6 +216,7 @@ class LeaseAdmin(RecordAdmin):
     on = columns.link("resource", "resource")
     blueprint = columns.link("blueprint", "resource.blueprint")
     takes = columns.column("amounts", lambda row: html.amounts(columns.amounts(row)))
+    distance = columns.column("distance", lambda row: infos.distance(row) or html.DASH)
     interfaces = columns.column("interfaces", _interfaces)
     connect = columns.values("connect", "facts")
     asked = columns.time("requested", "created_at")

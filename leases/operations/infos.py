@@ -137,12 +137,17 @@ def lease_info(
         "owner": "" if row.owner is None else row.owner.get_username(), "reason": told.reason, "message": told.message,
         "resource_name": "" if resource is None else resource.name,
         "blueprint": "" if resource is None else resource.blueprint.name, "ending": bool(row.release_wanted),
-        "distance": "" if row.group is None or row.state == "pending" else row.group.distance,
+        "distance": distance(row),
         "place": None if why is None else why.place, "progress": under_way, "waiting": why,
         "verdicts": why.verdicts if why is not None else verdicts(row.verdicts) if row.state in _DECIDED else (),
         "interfaces": () if resource is None else interface_names(resource.blueprint.kind),
         "workload": workload(watch), "metrics": metrics(watch),
     })  # fmt: skip
+
+
+def distance(row: Lease) -> str:
+    """Return the distance between the devices of the lease's group, in words. The group of the row must be loaded."""
+    return "" if row.group is None or row.state == "pending" else row.group.distance
 
 
 @cache

@@ -209,6 +209,16 @@ def test_devices_at_one_switch_are_chosen_and_shown(tree, group, near):
     assert LeaseGroup.objects.get().distance == "all at switch 3"
 
 
+def test_the_console_shows_the_distance_with_the_lease_and_with_its_group(tree, group, admin_client):
+    tree("lab", gpu=[("node 0", "<b>port"), ("node 0", "<b>port", "switch 1")])
+    (first, _) = group(GPU, GPU, near="prefer")
+    for page in (f"leases/lease/{first.pk}/change/", f"leases/leasegroup/{first.group_id}/change/"):
+        shown = admin_client.get(f"/admin/{page}").content.decode()
+        assert "all at &lt;b&gt;port, 1 level up" in shown
+        assert "<b>port" not in shown
+    assert "prefer" in shown
+
+
 def test_the_host_with_the_shorter_distance_is_preferred(tree, group):
     tree("far", gpu=[A, D], nic=[D])
     tree("wide", gpu=[A, C], nic=[C])
