@@ -36,12 +36,20 @@ class Agents(Operations):
         Raises NotFound, NotAllowed.
         """
 
+    @operation("POST", "agents/{id}/confirm", "Confirm the certificate of an agent", scope="operate")
+    def confirm_agent(self, id: int, fingerprint: str) -> AgentInfo:
+        """Trust the endpoint and the certificate that an agent announced, so that the server may call it.
+
+        `fingerprint` is the SHA-256 of the certificate, as on the agent's host. Raises NotFound, NotAllowed, Conflict.
+        """
+
     @operation(
         "POST", "agents/{id}/orders", "Give an agent an order", scope="operate", body="NewAgentOrder", status=201
     )
     def order_agent(self, id: int, *, action: str = "discovery") -> AgentOrderInfo:
-        """Tell an agent to do something: `discovery` scans the hardware and reports it at once.
+        """Tell an agent to do something.
 
-        An order that has not ended is not given twice. Raises NotFound, NotAllowed, InvalidRequest, Conflict if the
-        agent has not joined.
+        `discovery` scans the hardware and reports it at once. `upgrade` installs the server's version of the agent,
+        which takes over after it has said hello; the version before stays otherwise. An order that has not ended is
+        not given twice. Raises NotFound, NotAllowed, InvalidRequest, Conflict if the agent has not joined.
         """

@@ -18,8 +18,10 @@ Id = Annotated[int, typer.Argument(metavar="AGENT", min=1, help="Number of the a
 
 def add_agents(app: typer.Typer) -> None:
     """Add `drydock agents`."""
-    group = o.group(list_, "Agents that report the hardware of hosts: list, show, join, revoke, order.")
-    for name, command in (("list", list_), ("show", show), ("join", join), ("revoke", revoke), ("order", order)):
+    group = o.group(list_, "Agents that report the hardware of hosts: list, show, join, confirm, order, revoke.")
+    for name, command in (
+        ("list", list_), ("show", show), ("join", join), ("confirm", confirm), ("revoke", revoke), ("order", order),
+    ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="agents", rich_help_panel="Operators")
 
@@ -58,7 +60,9 @@ def _tell(info: AgentInfo, as_json: bool) -> None:
             ("blueprint", info.blueprint), ("place", info.place), ("host", info.host), ("state", info.state),
             ("problem", info.message), ("version", info.version), ("drivers", list(info.drivers)),
             ("interval", f"{info.interval:g} s"), ("joined", info.joined_at), ("last report", info.reported_at),
-            ("silent since", info.silent_since), ("revoked", info.revoked_at),
+            ("silent since", info.silent_since), ("revoked", info.revoked_at), ("endpoint", info.endpoint),
+            ("certificate", info.fingerprint), ("last call failed", info.call_problem),
+            ("announced endpoint", info.offered_endpoint), ("announced certificate", info.offered_fingerprint),
         ],
     )  # fmt: skip
     if info.orders:
@@ -85,6 +89,19 @@ def join(
 
 
 @guarded
+def confirm(
+    agent: Id,
+    fingerprint: Annotated[
+        str, typer.Argument(metavar="FINGERPRINT", help="As `drydock-agent status` shows it on the agent's host.")
+    ],
+    *,
+    as_json: o.AsJson = False,
+) -> None:
+    """Trust the endpoint and the certificate that an agent announced, so that the server may call it."""
+    _tell(o.client().confirm_agent(agent, fingerprint), as_json)
+
+
+@guarded
 def revoke(agent: Id, *, as_json: o.AsJson = False) -> None:
     """Stop accepting anything from an agent. The resources that it reported serve no new leases."""
     _tell(o.client().revoke_agent(agent), as_json)
@@ -93,9 +110,9 @@ def revoke(agent: Id, *, as_json: o.AsJson = False) -> None:
 @guarded
 def order(
     agent: Id,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="discovery: scan the hardware and report it.")] = (
-        "discovery"
-    ),
+    action: Annotated[
+        str, typer.Argument(metavar="ACTION", help="discovery: scan and report; upgrade: install our version.")
+    ] = "discovery",
     *,
     as_json: o.AsJson = False,
 ) -> None:

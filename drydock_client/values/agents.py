@@ -50,6 +50,15 @@ class AgentInfo:
     reported_at: dt.datetime | None
     silent_since: dt.datetime | None
     revoked_at: dt.datetime | None
+    endpoint: str = ""
+    """The address at which the server may call the agent; empty if there is none, or none that is trusted."""
+    fingerprint: str = ""
+    """The SHA-256 of the certificate that the endpoint must have."""
+    offered_endpoint: str = ""
+    """An endpoint that the agent announced and that an operator has to confirm."""
+    offered_fingerprint: str = ""
+    call_problem: str = ""
+    """Why the last call of the endpoint failed."""
     orders: tuple[AgentOrderInfo, ...] = ()
     """Its last orders, newest first."""
 

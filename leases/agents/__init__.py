@@ -3,19 +3,24 @@
 An agent can only act for the host that it joined for. Everything that it sends is untrusted.
 """
 
-from leases.agents.administration import agent, agents, create_join_code, order_agent, revoke_agent
+from leases.agents.administration import agent, agents, confirm_agent, create_join_code, order_agent, revoke_agent
+from leases.agents.endpoints import new_secret
 from leases.agents.enrolment import join, renew, server_version, valid_code
 from leases.agents.hardware import accept
 from leases.agents.orders import due, finish
+from leases.agents.program import current as current_program
 
 __all__ = [
     "accept",
     "agent",
     "agents",
+    "confirm_agent",
     "create_join_code",
+    "current_program",
     "due",
     "finish",
     "join",
+    "new_secret",
     "order_agent",
     "renew",
     "revoke_agent",

@@ -167,7 +167,7 @@ class NewJoinCode(Body):
 class NewAgentOrder(Body):
     """An order for an agent."""
 
-    action: Literal["discovery"] = "discovery"
+    action: Literal["discovery", "upgrade"] = "discovery"
 
 
 class Disk(Body):

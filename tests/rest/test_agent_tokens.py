@@ -91,7 +91,7 @@ def test_nobody_else_reaches_the_addresses_of_agents(joined, api, owner, chief, 
         found = program.raw(method, path, None if method == "GET" else agent.document("x"))
         assert found.status_code == 401, (method, path, found.content)
         tried += 1
-    assert tried == 4
+    assert tried == 5
     assert (list(Resource.objects.values()), list(Agent.objects.values())) == before
 
 
