@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import AgentInfo, AgentOrderInfo, JoinCodeInfo
+from drydock_client.values import AgentInfo, AgentInstallation, AgentOrderInfo, JoinCodeInfo
 
 
 class Agents(Operations):
@@ -27,6 +27,24 @@ class Agents(Operations):
         With `host`, the name or id of a host of the blueprint, only an agent there may use it, and replaces the agent
         that joined before. The code is valid for `ttl`: at most and by default one hour. Raises NotFound, NotAllowed,
         InvalidRequest, NotSupported.
+        """
+
+    @operation("POST", "resources/{id}/agent", "Install the agent on a host", scope="operate", host="resource")
+    def install_agent(
+        self, id: int, *, server: str, blueprint: str = "", ca: str = "", start: bool = True
+    ) -> AgentInstallation:
+        """Install the server's version of the agent on a host over its control connection, and have it join.
+
+        `server` is the address at which the host reaches this server. `blueprint` may be omitted if only one takes
+        reports of the host. `ca` are certificates in PEM that the agent trusts. What failed is undone, and doing it
+        again installs it anew. Raises NotFound, NotAllowed, InvalidRequest, NotSupported, Conflict.
+        """
+
+    @operation("DELETE", "resources/{id}/agent", "Remove the agent from a host", scope="operate", host="resource")
+    def uninstall_agent(self, id: int) -> AgentInstallation:
+        """Remove the agent from a host with its account and folder, and revoke it.
+
+        Raises NotFound, NotAllowed, NotSupported, Conflict.
         """
 
     @operation("POST", "agents/{id}/revoke", "Revoke an agent", scope="operate", body="Empty")

@@ -24,6 +24,7 @@ EVENTS: Mapping[str, str] = {
     "agent.order_ended": "An agent has carried out an order, or failed to.",
     "agent.endpoint_announced": "An agent listens at an address or with a certificate that an operator has to confirm.",
     "agent.endpoint_confirmed": "An operator confirmed the endpoint at which the server calls an agent.",
+    "agent.install_step": "A step of installing the agent on a host, or of removing it, began.",
     "agent.installed": "An operator had the program of the agent installed on a host.",
     "agent.uninstalled": "An operator had the program of the agent removed from a host.",
     "agent.revoked": "An operator revoked an agent; its token stopped working.",

@@ -64,6 +64,21 @@ class AgentInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AgentInstallation:
+    """What was done to install the agent on a host, or to remove it."""
+
+    resource: int
+    """The id of the host."""
+    agent: int | None = None
+    version: str = ""
+    sha256: str = ""
+    """The SHA-256 of the program, as it was verified on the host."""
+    started: bool = False
+    """Whether it runs as a service. Otherwise the last step says how to start it."""
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class JoinCodeInfo:
     """A code with which one agent may join once. It is shown only in this answer."""
 

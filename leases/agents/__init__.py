@@ -7,6 +7,7 @@ from leases.agents.administration import agent, agents, confirm_agent, create_jo
 from leases.agents.endpoints import new_secret
 from leases.agents.enrolment import join, renew, server_version, valid_code
 from leases.agents.hardware import accept
+from leases.agents.installation import install_agent, uninstall_agent
 from leases.agents.orders import due, finish
 from leases.agents.program import current as current_program
 
@@ -19,11 +20,13 @@ __all__ = [
     "current_program",
     "due",
     "finish",
+    "install_agent",
     "join",
     "new_secret",
     "order_agent",
     "renew",
     "revoke_agent",
     "server_version",
+    "uninstall_agent",
     "valid_code",
 ]
