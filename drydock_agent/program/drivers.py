@@ -188,8 +188,6 @@ def _entries(value: object) -> int:
         return len(value) + sum(map(_entries, value.values()))
     if isinstance(value, list):
         return len(value) + sum(map(_entries, value))
-    if isinstance(value, int) and abs(value) >= 1 << 63:
-        raise Malformed(f"{value:.3e} is too large a number")
     return 0
 
 
@@ -218,15 +216,23 @@ class _Local(http.client.HTTPConnection):
     def __init__(self, address: Address, seconds: float) -> None:
         super().__init__("localhost", timeout=seconds)
         self._address = address
+        self._connected: socket.socket | None = None
 
     def connect(self) -> None:
         """Connect. Raises OSError, also if another account than this one or root listens there."""
         self.sock = socket.socket(self._address.family, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
+        self._connected = self.sock
         self.sock.connect(self._address.bound)
         owners = _owners(self._address, self.sock)
         if not owners or not owners <= {0, os.geteuid()}:
             raise OSError("the program that listens there belongs to another account, so the secret is not sent to it")
+
+    def cut(self) -> None:
+        """End what is being read. The connection gives up its socket once the response has begun, so it is kept."""
+        if self._connected is not None:
+            with contextlib.suppress(OSError):
+                self._connected.shutdown(socket.SHUT_RDWR)
 
 
 def _owners(address: Address, connected: socket.socket) -> set[int]:
@@ -260,7 +266,7 @@ def _send(address: Address, method: str, path: str, secret: str, until: float, *
         raise TimeoutError
     opened = _Local(address, left)
     # Each step has a timeout of its own, so only this ends a driver that sends one byte at a time.
-    end = threading.Timer(left, _cut, (opened,))
+    end = threading.Timer(left, opened.cut)
     end.daemon = True
     end.start()
     try:
@@ -279,8 +285,3 @@ def _send(address: Address, method: str, path: str, secret: str, until: float, *
     if len(content) > _MOST_BYTES:
         raise Malformed(f"{method} {path}: the answer has more than {_MOST_BYTES} bytes")
     return wire.parsed(content) if content.strip() else None
-
-
-def _cut(opened: http.client.HTTPConnection) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        opened.sock.shutdown(socket.SHUT_RDWR)

@@ -25,6 +25,7 @@ SECONDS = 20.0
 """The longest time in seconds from a connection to its end."""
 _IDLE = 5.0
 _MOST_BODY = 1 << 20
+_DRAINED = 65_536
 _AT_ONCE = 16
 
 Route = Callable[[object], tuple[int, Mapping[str, Any]]]
@@ -175,6 +176,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
         self._send(int(status), {"detail": "".join(one if one.isprintable() else " " for one in detail[:500])})
+        # A caller that is still sending would otherwise see a broken connection instead of the answer.
+        length = self.headers.get("Content-Length", "")
+        if length.isascii() and length.isdecimal() and len(length) < 10:
+            with contextlib.suppress(OSError):
+                self.rfile.read(min(int(length), _DRAINED))
 
     def _send(self, status: int, document: Mapping[str, Any]) -> None:
         content = json.dumps(document, allow_nan=False).encode()

@@ -122,6 +122,9 @@ def test_only_operators_see_or_change_agents(joined, api, owner, chief, scope): 
     asked = (
         ("GET", "agents", None), ("GET", f"agents/{number}", None), ("POST", f"agents/{number}/revoke", {}),
         ("POST", "agents/join-codes", {"blueprint": "cards"}), ("POST", f"agents/{number}/orders", {}),
+        ("POST", f"agents/{number}/orders", {"action": "upgrade"}),
+        ("POST", f"agents/{number}/confirm", {"fingerprint": "0" * 64}),
+        ("POST", "resources/1/agent", {"server": "https://127.0.0.1"}), ("DELETE", "resources/1/agent", None),
     )  # fmt: skip
     for user in (owner, chief):
         for method, path, body in asked:
