@@ -29,7 +29,9 @@ class Agents(Operations):
         InvalidRequest, NotSupported.
         """
 
-    @operation("POST", "resources/{id}/agent", "Install the agent on a host", scope="operate", host="resource")
+    @operation(
+        "POST", "resources/{id}/agent", "Install the agent on a host", scope="operate", body="NewAgent", host="resource"
+    )
     def install_agent(
         self, id: int, *, server: str, blueprint: str = "", ca: str = "", start: bool = True
     ) -> AgentInstallation:

@@ -15,6 +15,7 @@ import ipaddress
 import json
 import logging
 import secrets
+import select
 import socket
 import ssl
 from collections.abc import Iterator
@@ -126,15 +127,33 @@ def _post(agent: Agent, secret: str, deadline: Deadline) -> int:
     # The certificate itself is compared, so neither its name nor who signed it matters.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with _connected(host, int(port), deadline) as plain, context.wrap_socket(plain) as secured:
+        plain = _connected(host, int(port), deadline)
+        with context.wrap_socket(plain, do_handshake_on_connect=False) as secured:
+            _shake_hands(secured, deadline)
             shown = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
             if not hmac.compare_digest(shown, agent.fingerprint):
                 raise NotCalled(f"It has another certificate than the confirmed one: {shown}.")
-            secured.settimeout(max(0.1, deadline.remaining))
             return _exchange(secured, agent.endpoint, secret, deadline)
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
         raise NotCalled(f"It cannot be called: {' '.join(reason.split())[:300]}.") from None
+
+
+def _shake_hands(secured: ssl.SSLSocket, deadline: Deadline) -> None:
+    """Agree on TLS, all of it before the deadline, however the agent spreads its bytes. Raises OSError."""
+    secured.setblocking(False)
+    while True:
+        try:
+            secured.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            wanted = select.POLLIN
+        except ssl.SSLWantWriteError:
+            wanted = select.POLLOUT
+        waiting = select.poll()
+        waiting.register(secured, wanted)
+        if not waiting.poll(deadline.remaining * 1000):
+            raise TimeoutError
 
 
 def _exchange(secured: ssl.SSLSocket, name: str, secret: str, deadline: Deadline) -> int:
@@ -143,6 +162,7 @@ def _exchange(secured: ssl.SSLSocket, name: str, secret: str, deadline: Deadline
         f"POST /discovery HTTP/1.1\r\nHost: {name}\r\nAuthorization: Bearer {secret}\r\nConnection: close\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
+    secured.settimeout(max(0.01, deadline.remaining))
     secured.sendall(head.encode() + body)
     received = b""
     # Only the status matters. What else the agent sends, such as the address of a redirect, is not read.

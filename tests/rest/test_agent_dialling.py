@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import socket
 import ssl
@@ -149,4 +150,26 @@ def test_an_answer_that_is_not_http_is_refused(joined, pem):  # noqa: F811
         row.endpoint, row.secrets = f"127.0.0.1:{plain.getsockname()[1]}", {"current": "s"}
         with pytest.raises(endpoints.NotCalled, match="cannot be called"):
             endpoints.start_discovery(row)
+        thread.join()
+
+
+def test_a_handshake_one_byte_at_a_time_is_given_up(joined, pem):  # noqa: F811
+    joined()
+    row = Agent.objects.get()
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+
+        def serve():
+            opened, _ = plain.accept()
+            with opened, contextlib.suppress(OSError):
+                opened.sendall(b"\x16\x03\x03\x40\x00")
+                while not over.wait(0.1):
+                    opened.sendall(b"\x02")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        row.endpoint, row.secrets = f"127.0.0.1:{plain.getsockname()[1]}", {"current": "s"}
+        with pytest.raises(endpoints.NotCalled, match="did not answer in time"):
+            endpoints.start_discovery(row, seconds=0.5)
+        over.set()
         thread.join()

@@ -167,6 +167,18 @@ def test_an_account_of_something_else_is_left_alone(host, layout, who):
     assert known(layout.account)
 
 
+def test_the_rest_api_installs_too_and_says_which_step_failed(host, layout, api, chief):
+    operator = api(chief, "operate")
+    given = {"server": "http://127.0.0.1:9", "blueprint": "devices"}
+    failed = operator("POST", f"resources/{host.pk}/agent", given, code=409)
+    assert failed["code"] == "agent_not_installed"
+    assert "Join http://127.0.0.1:9" in failed["detail"]
+    assert (Path(layout.folder).exists(), known(layout.account)) == (False, False)
+    long = {**given, "ca": "x" * 3000}
+    assert operator("POST", f"resources/{host.pk}/agent", long, code=400)["field"] == "ca"
+    assert operator("DELETE", f"resources/{host.pk}/agent")["steps"] == ["Remove the agent"]
+
+
 def test_requests_that_cannot_be_met_change_nothing(host, blueprint, who, owner, layout):
     url = "https://drydock.example.org"
     wrong = (
