@@ -121,11 +121,12 @@ class Listening(Program):
     def serve(self, *words: str) -> None:
         self.drivers = self.state / "drivers.sock"
         more = ["--drivers", f"unix:{self.drivers}", *words]
+        before = self.log.read_text().count("reports to") if self.log.exists() else 0
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [*self.words("run"), *more], stdout=output, stderr=output, stdin=subprocess.DEVNULL
             )
-        eventually(self.drivers.exists, 30)
+        eventually(lambda: self.log.read_text().count("reports to") > before, 60)
 
     def listen(self, *words: str) -> str:
         with socket.socket() as probe:

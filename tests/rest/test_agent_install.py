@@ -124,6 +124,7 @@ def test_install_again_and_uninstall(server, host, layout, who):  # noqa: F811
     assert agents.uninstall_agent(who, host.pk).steps == ("Remove the agent",)
 
 
+@pytest.mark.slow
 def test_what_fails_is_undone(server, host, layout, who, monkeypatch):  # noqa: F811
     with pytest.raises(Conflict, match=r"node-1: Join http://127\.0\.0\.1:9 .*cannot be reached"):
         agents.install_agent(who, host.pk, server="http://127.0.0.1:9")

@@ -209,6 +209,7 @@ def test_a_bad_program_never_takes_over(program, offered, joined):
     assert agent.version == "0.0.9"
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_after_it_took_over_is_replaced_by_the_one_before(program, offered, joined):
     """The process is started again each time that it ends, as systemd does."""
     old = program.file.read_bytes()
