@@ -18,7 +18,9 @@ from drydock_agent.wire import Malformed
 
 VERSION = 1
 
-DISCOVERING = {"version": VERSION, "status": "IN-PROGRESS"}
+READY, IN_PROGRESS = "READY", "IN-PROGRESS"
+
+DISCOVERING = {"version": VERSION, "status": IN_PROGRESS}
 """The response to `POST /discovery`."""
 
 ENTRIES = 20_000
@@ -108,10 +110,14 @@ def device_uuid(device: Device, hardware: Hardware) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{above} {device.id}"))
 
 
-def to_document(hardware: Hardware, *, every: bool = False) -> dict[str, Any]:
-    """Return the response to `GET /hardware`: the accelerators or, if `every` is true, all devices."""
+def to_document(hardware: Hardware, *, every: bool = False, discovering: bool = False) -> dict[str, Any]:
+    """Return the response to `GET /hardware`: the accelerators or, if `every` is true, all devices.
+
+    `discovering` says that a discovery is running, so that the devices are those of the one before.
+    """
     chosen = [one for one in hardware.devices if every or one.device_class]
-    return {"version": VERSION, "hardware": [_entry(one, hardware) for one in chosen]}
+    status = {"status": IN_PROGRESS} if discovering else {}
+    return {"version": VERSION, **status, "hardware": [_entry(one, hardware) for one in chosen]}
 
 
 def from_document(document: object) -> tuple[Device, ...]:
@@ -120,8 +126,10 @@ def from_document(document: object) -> tuple[Device, ...]:
     A device without an address gets its UUID as `id` and as the identity `cyborg_uuid`.
     """
     wire.measure(document, ENTRIES)
-    given = _object(document, "document", {"version", "hardware"})
+    given = _object(document, "document", {"version", "status", "hardware"})
     _version(given)
+    if given.get("status", READY) not in (READY, IN_PROGRESS):
+        raise Malformed(f"status: {given['status']!r:.40} is neither {READY} nor {IN_PROGRESS}")
     entries = given.get("hardware")
     if not isinstance(entries, list):
         raise Malformed("hardware: a list is expected")
@@ -129,6 +137,14 @@ def from_document(document: object) -> tuple[Device, ...]:
     if len({one.id for one in devices}) != len(devices):
         raise Malformed("hardware: two entries are the same device")
     return tuple(devices)
+
+
+def is_discovering(document: object) -> bool:
+    """Return whether a response to `GET /hardware` says that a discovery is still running.
+
+    The published document has no such field; a response without it counts as complete.
+    """
+    return isinstance(document, Mapping) and document.get("status") == IN_PROGRESS
 
 
 def _entry(device: Device, hardware: Hardware) -> dict[str, Any]:

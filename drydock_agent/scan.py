@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 from drydock_agent import pci
@@ -62,7 +63,9 @@ def local_tree(drivers: Drivers, *, limits: Limits | None = None) -> Tree:
     """Return the tree of this machine, with the output of the tools that are installed. Each tool has 20 seconds."""
     tools = dict(drivers.tools)
     if importlib.util.find_spec("pynvml"):  # of nvidia-ml-py
-        tools["nvml"] = (sys.executable, "-m", "drydock_agent.nvml")
+        # The package may be in a zipapp, which only the program itself has in its path.
+        start = "import sys; sys.path.insert(0, sys.argv[1]); from drydock_agent.nvml import main; main()"
+        tools["nvml"] = (sys.executable, "-c", start, str(Path(__file__).parents[1]))
     return FolderTree("/", limits=limits, extra=collect(tools))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import AgentInfo, AgentOrderInfo, JoinCodeInfo
+from drydock_client.values import AgentInfo, AgentInstallation, AgentOrderInfo, JoinCodeInfo
 
 
 class Agents(Operations):
@@ -29,6 +29,26 @@ class Agents(Operations):
         maximum. Raises NotFound, NotAllowed, InvalidRequest, NotSupported.
         """
 
+    @operation(
+        "POST", "resources/{id}/agent", "Install the agent on a host", scope="operate", body="NewAgent", host="resource"
+    )
+    def install_agent(
+        self, id: int, *, server: str, blueprint: str = "", ca: str = "", start: bool = True
+    ) -> AgentInstallation:
+        """Install the server's version of the agent on a host over its control connection, and have it join.
+
+        `server` is the address at which the host reaches this server. `blueprint` may be omitted if only one takes
+        reports of the host. `ca` are certificates in PEM that the agent trusts. What failed is undone, and doing it
+        again installs it anew. Raises NotFound, NotAllowed, InvalidRequest, NotSupported, Conflict.
+        """
+
+    @operation("DELETE", "resources/{id}/agent", "Remove the agent from a host", scope="operate", host="resource")
+    def uninstall_agent(self, id: int) -> AgentInstallation:
+        """Remove the agent from a host with its account and folder, and revoke it.
+
+        Raises NotFound, NotAllowed, NotSupported, Conflict.
+        """
+
     @operation("POST", "agents/{id}/revoke", "Revoke an agent", scope="operate", body="Empty")
     def revoke_agent(self, id: int) -> AgentInfo:
         """Revoke an agent: all its messages are rejected, and the resources that it reported serve no new leases.
@@ -36,12 +56,21 @@ class Agents(Operations):
         Raises NotFound, NotAllowed.
         """
 
+    @operation("POST", "agents/{id}/confirm", "Confirm the certificate of an agent", scope="operate")
+    def confirm_agent(self, id: int, fingerprint: str) -> AgentInfo:
+        """Trust the endpoint and the certificate that an agent announced, so that the server may call it.
+
+        `fingerprint` is the SHA-256 of the certificate, as on the agent's host. Raises NotFound, NotAllowed, Conflict.
+        """
+
     @operation(
         "POST", "agents/{id}/orders", "Give an agent an order", scope="operate", body="NewAgentOrder", status=201
     )
     def order_agent(self, id: int, *, action: str = "discovery") -> AgentOrderInfo:
-        """Give an agent an order. The order `discovery` makes it scan the hardware of its host and report at once.
+        """Give an agent an order.
 
-        While an order of the same action has not ended, no second one is given. Raises NotFound, NotAllowed,
-        InvalidRequest, and Conflict if the agent has not joined.
+        `discovery` makes it scan the hardware of its host and report at once. `upgrade` installs the server's version
+        of the agent, which takes over after it has said hello; otherwise the version before stays. While an order of
+        the same action has not ended, no second one is given. Raises NotFound, NotAllowed, InvalidRequest, and Conflict
+        if the agent has not joined.
         """

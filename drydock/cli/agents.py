@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drydock.cli.resources import number
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit import output
 from drydock.cli.toolkit.exits import guarded
@@ -18,8 +20,13 @@ Id = Annotated[int, typer.Argument(metavar="AGENT", min=1, help="Number of the a
 
 def add_agents(app: typer.Typer) -> None:
     """Add `drydock agents`."""
-    group = o.group(list_, "Agents that report the hardware of hosts: list, show, join, revoke, order.")
-    for name, command in (("list", list_), ("show", show), ("join", join), ("revoke", revoke), ("order", order)):
+    group = o.group(
+        list_, "Agents that report the hardware of hosts: list, show, join, install, confirm, order, revoke."
+    )
+    for name, command in (
+        ("list", list_), ("show", show), ("join", join), ("install", install),
+        ("confirm", confirm), ("revoke", revoke), ("order", order),
+    ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="agents", rich_help_panel="Operators")
 
@@ -58,7 +65,9 @@ def _tell(info: AgentInfo, as_json: bool) -> None:
             ("blueprint", info.blueprint), ("place", info.place), ("host", info.host), ("state", info.state),
             ("problem", info.message), ("version", info.version), ("drivers", list(info.drivers)),
             ("interval", f"{info.interval:g} s"), ("joined", info.joined_at), ("last report", info.reported_at),
-            ("silent since", info.silent_since), ("revoked", info.revoked_at),
+            ("silent since", info.silent_since), ("revoked", info.revoked_at), ("endpoint", info.endpoint),
+            ("certificate", info.fingerprint), ("last call failed", info.call_problem),
+            ("announced endpoint", info.offered_endpoint), ("announced certificate", info.offered_fingerprint),
         ],
     )  # fmt: skip
     if info.orders:
@@ -88,6 +97,55 @@ def join(
 
 
 @guarded
+def install(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Name or number of the host's resource.")],
+    *,
+    server: Annotated[
+        str, typer.Option("--server", metavar="URL", help="Address at which the host reaches this server.")
+    ] = "",
+    blueprint: Annotated[str, typer.Option("--blueprint", help="If several take reports of the host.")] = "",
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="FILE", help="Certificates that the agent trusts.", exists=True)
+    ] = None,
+    start: Annotated[bool, typer.Option("--start/--no-start", help="Start the systemd unit.")] = True,
+    uninstall: Annotated[bool, typer.Option("--uninstall", help="Remove the agent, its folder and account.")] = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Install the agent on a host over its control connection, have it join, and wait for its hello.
+
+    What fails is undone. Doing it again installs this version anew.
+
+    [dim]drydock agents install node-1 --server https://drydock.example.org[/dim]
+    """
+    id = number(host)
+    if uninstall:
+        made = o.client().uninstall_agent(id)
+    else:
+        trusted = ca.read_text(encoding="utf-8", errors="replace") if ca else ""
+        made = o.client().install_agent(id, server=server, blueprint=blueprint, ca=trusted, start=start)
+    if as_json:
+        return output.emit(made)
+    for step in made.steps:
+        output.say(step)
+    if uninstall:
+        return output.line(f"The agent was removed from {host}.")
+    return output.line(f"Agent {made.agent} on {host} said hello with version {made.version}.")
+
+
+@guarded
+def confirm(
+    agent: Id,
+    fingerprint: Annotated[
+        str, typer.Argument(metavar="FINGERPRINT", help="As `drydock-agent status` shows it on the agent's host.")
+    ],
+    *,
+    as_json: o.AsJson = False,
+) -> None:
+    """Trust the endpoint and the certificate that an agent announced, so that the server may call it."""
+    _tell(o.client().confirm_agent(agent, fingerprint), as_json)
+
+
+@guarded
 def revoke(agent: Id, *, as_json: o.AsJson = False) -> None:
     """Stop accepting anything from an agent. The resources that it reported serve no new leases."""
     _tell(o.client().revoke_agent(agent), as_json)
@@ -96,9 +154,9 @@ def revoke(agent: Id, *, as_json: o.AsJson = False) -> None:
 @guarded
 def order(
     agent: Id,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="discovery: scan the hardware and report it.")] = (
-        "discovery"
-    ),
+    action: Annotated[
+        str, typer.Argument(metavar="ACTION", help="discovery: scan and report; upgrade: install our version.")
+    ] = "discovery",
     *,
     as_json: o.AsJson = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 import time
@@ -24,6 +25,7 @@ from drydock_agent.program.errors import AgentError, NotAccepted, Refused, Unava
 from drydock_agent.program.host import ThisHost, boot_id, now
 from drydock_agent.program.signals import Stop
 from drydock_agent.program.state import State, StateFolder
+from drydock_agent.program.upgrade import Upgrades
 from drydock_agent.wire import Malformed
 
 CLOCK_WARNING = 60.0
@@ -52,22 +54,43 @@ def join(
 class Agent:
     """An agent that joined. `say` receives lines for people."""
 
-    def __init__(self, connection: Connection, host: ThisHost, folder: StateFolder, state: State, say: Say) -> None:
+    def __init__(
+        self, connection: Connection, host: ThisHost, folder: StateFolder, state: State, say: Say, *,
+        upgrades: Upgrades | None = None,
+    ) -> None:  # fmt: skip
         self.state = state
+        self.hardware: Hardware | None = None
+        """The hardware that was found last."""
+        self.discovering = False
+        """Whether a discovery is running, or has been asked for."""
         self._connection, self._host, self._folder, self._say = connection, host, folder, say
+        self._upgrades = upgrades or Upgrades(folder, connection)
         self._hello_at = self._report_at = 0.0
         self._unsent: dict[str, OrderResult] = {}
+        self._resumed = ""
         self._failures = 0
 
     def once(self) -> None:
-        """Say hello, report the hardware, and carry out the orders that are there. Raises AgentError."""
-        hardware = self._host.hardware()
+        """Say hello, report the hardware, and carry out the orders that are there.
+
+        Raises AgentError, and Restart after an upgrade.
+        """
+        self._resume()
+        hardware = self._scan()
         self._hello(hardware)
         self._report(hardware)
         self._obey(wait=0)
 
+    def hello(self) -> None:
+        """Say hello, and keep the new token. Raises AgentError."""
+        self._hello(self._scan())
+
     def run(self, stop: Stop) -> None:
-        """Work until `stop` is set. Raises NotAccepted if the server does not accept the token any more."""
+        """Work until `stop` is set.
+
+        Raises NotAccepted if the server does not accept the token any more, and Restart after an upgrade.
+        """
+        self._resume()
         while not stop.is_set:
             try:
                 self._round(stop)
@@ -82,10 +105,16 @@ class Agent:
 
     def _round(self, stop: Stop) -> None:
         """Do what is due, then wait for orders until something else is."""
+        woken = stop.take_wake()
         hello, report = (_clock() >= at for at in (self._hello_at, self._report_at))
+        if woken:
+            # The conductor that dialled in has usually left an order, which is carried out by a report.
+            before = self._report_at
+            self._obey(wait=0)
+            report = report or self._report_at == before
         if hello or report:
             with stop.allowed():
-                hardware = self._host.hardware()
+                hardware = self._scan()
             if hello:
                 self._hello(hardware)
             if report:
@@ -99,9 +128,13 @@ class Agent:
 
     def _hello(self, hardware: Hardware) -> None:
         """Renew the token. Half of its life is left for a server that is away. Raises AgentError."""
-        welcome = self._connection.renew(self.state.token, self._host.hello(self.state.name, hardware))
+        hello = dataclasses.replace(self._host.hello(self.state.name, hardware), resumed=self._resumed)
+        welcome = self._connection.renew(self.state.token, hello)
         self.state = _state(self.state, welcome)
         self._folder.save(self.state)
+        if self._resumed:
+            self._upgrades.confirm()
+            self._resumed = ""
         _warn_of_clock(welcome, self._say)
         life = (moment(welcome.expires_at) - moment(welcome.server_time)).total_seconds()
         self._hello_at = _clock() + max(1.0, life * random.uniform(0.4, 0.5))  # noqa: S311
@@ -126,8 +159,10 @@ class Agent:
         if stop is None:
             found = self._connection.orders(self.state.token, wait=wait)
         else:
-            with stop.allowed():
-                found = self._connection.orders(self.state.token, wait=wait)
+            waited = stop.waiting(lambda: self._connection.orders(self.state.token, wait=wait))
+            if waited is None:
+                return 0
+            found = waited
         for order in found.orders:
             self._say(f"Order {order.id}: {order.action}.")
             self._connection.answer(self.state.token, order.id, OrderResult(status=OrderStatus.IN_PROGRESS))
@@ -136,14 +171,44 @@ class Agent:
         return len(found.orders)
 
     def _carry_out(self, order: Order) -> OrderResult:
-        if order.action is not Action.DISCOVERY:
-            return OrderResult(status=OrderStatus.FAILED, message=f"This agent cannot carry out {order.action}.")
         try:
-            return OrderResult(status=OrderStatus.DONE, message=self._report(self._host.hardware()))
+            if order.action is Action.DISCOVERY:
+                return OrderResult(status=OrderStatus.DONE, message=self._report(self._scan()))
+            if order.action is Action.UPGRADE:
+                self._upgrade(order)
+            return OrderResult(status=OrderStatus.FAILED, message=f"This agent cannot carry out {order.action}.")
         except NotAccepted:
             raise
         except (AgentError, Malformed) as error:
             return OrderResult(status=OrderStatus.FAILED, message=str(error)[:1000])
+
+    def _upgrade(self, order: Order) -> None:
+        """Carry out an upgrade. Raises Restart when it is done, and AgentError if it failed."""
+        try:
+            self._upgrades.carry_out(order, self.state.token)
+        except AgentError:
+            # The version that was tried may have renewed the token; otherwise the one before is still valid.
+            with contextlib.suppress(AgentError):
+                self.state = self._folder.load() or self.state
+            self._hello_at = 0.0
+            raise
+
+    def _resume(self) -> None:
+        """Finish an upgrade that started this program. Raises Restart if it has failed."""
+        found = self._upgrades.begin()
+        if found is not None:
+            self._resumed, result = found
+            self._unsent[self._resumed] = result
+            self._say(f"Order {self._resumed}: {result.message}")
+
+    def _scan(self) -> Hardware:
+        """Scan the hardware, and remember it for conductors that dial in."""
+        self.discovering = True
+        try:
+            self.hardware = self._host.hardware()
+        finally:
+            self.discovering = False
+        return self.hardware
 
     def _send_results(self) -> None:
         """Send the results that could not be sent before. One that the server refuses is dropped."""
@@ -171,7 +236,7 @@ class Agent:
 def _state(state: State, welcome: Welcome) -> State:
     return dataclasses.replace(
         state, agent=welcome.agent, token=welcome.token, expires_at=welcome.expires_at, interval=welcome.interval,
-        blueprint=welcome.blueprint, place=welcome.place,
+        blueprint=welcome.blueprint, place=welcome.place, secret=welcome.secret,
     )  # fmt: skip
 
 

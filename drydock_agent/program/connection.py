@@ -6,10 +6,13 @@ import http.client
 import ipaddress
 import json
 import ssl
+import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from drydock_agent.messages import BODY_BYTES, HardwareReport, Hello, Message, OrderResult, Orders, Receipt, Welcome
+from drydock_agent.package import MOST_BYTES
 from drydock_agent.program.errors import AgentError, NotAccepted, Refused, Unavailable
 from drydock_agent.wire import Malformed
 
@@ -17,6 +20,9 @@ M = TypeVar("M", bound=Message)
 
 SECONDS = 30.0
 """Timeout in seconds for each request, in addition to the time for which it asks the server to wait."""
+PROGRAM = "/api/v1/agents/me/program"
+"""The path from which agents fetch a new version of their program."""
+_PROGRAM_SECONDS = 120.0
 _PACKED = 4096
 """Bodies of at least this many bytes are compressed."""
 _LATER = (408, 425, 429)
@@ -63,10 +69,16 @@ class Connection:
         """Report what became of an order. Raises AgentError."""
         self._send("POST", f"me/orders/{order}", f"Bearer {token}", result)
 
+    def program(self, token: str) -> bytes:
+        """Return the file of the server's version of the agent. Raises AgentError."""
+        return self._send("GET", "me/program", f"Bearer {token}", read=_read_program)
+
     def _send(
-        self, method: str, path: str, authorization: str, message: Message | None = None, *, waits: float = 0.0
-    ) -> bytes:
-        headers = {"Authorization": authorization, "Accept": "application/json", "User-Agent": "drydock-agent"}
+        self, method: str, path: str, authorization: str, message: Message | None = None, *, waits: float = 0.0,
+        read: Callable[[http.client.HTTPResponse], bytes] | None = None,
+    ) -> bytes:  # fmt: skip
+        headers = {"Authorization": authorization, "Accept": "*/*" if read else "application/json"}
+        headers["User-Agent"] = "drydock-agent"
         body = None
         if message is not None:
             body = message.to_body()
@@ -77,7 +89,7 @@ class Connection:
         try:
             opened.request(method, f"{self._path}/api/v1/agents/{path}", body, headers)
             with opened.getresponse() as response:
-                content = response.read(BODY_BYTES + 1)
+                content = read(response) if read and response.status == 200 else response.read(BODY_BYTES + 1)
         except ssl.SSLCertVerificationError as error:
             raise Unavailable(
                 f"The certificate of {self.server} is not trusted: {error.verify_message}. Give the certificates of its"
@@ -88,7 +100,8 @@ class Connection:
             raise Unavailable(f"{self.server} cannot be reached: {reason}.") from None
         finally:
             opened.close()
-        self._check(response, content)
+        if read is None or response.status != 200:
+            self._check(response, content)
         return content
 
     def _open(self, seconds: float) -> http.client.HTTPConnection:
@@ -121,6 +134,22 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _read_program(response: http.client.HTTPResponse) -> bytes:
+    """Return a file that is larger than other answers, within `_PROGRAM_SECONDS`. Raises Unavailable."""
+    length, until = response.length, time.monotonic() + _PROGRAM_SECONDS
+    if length is None or length > MOST_BYTES:
+        raise Unavailable("The server does not say how long the program is, or it is too long.")
+    pieces = []
+    while piece := response.read(1 << 16):
+        pieces.append(piece)
+        if time.monotonic() > until:
+            raise Unavailable(f"The program did not arrive within {_PROGRAM_SECONDS:g} seconds.")
+    content = b"".join(pieces)
+    if len(content) != length:
+        raise Unavailable(f"The download was cut: {len(content)} of {length} bytes arrived.")
+    return content
 
 
 def _context(ca: str) -> ssl.SSLContext:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import re
 import socket
 from datetime import UTC, datetime
@@ -11,10 +10,11 @@ from pathlib import Path
 
 from drydock_agent import Drivers, FolderTree, Hardware, load_drivers, local_tree, scan
 from drydock_agent.messages import AgentStatus, DriverInfo, DriverStatus, Hello, timestamp
+from drydock_agent.package import version
+from drydock_agent.program.drivers import SeparateDrivers
 from drydock_agent.program.errors import AgentError
 from drydock_agent.scan import CAPTURED
 
-_DISTRIBUTIONS = ("drydock-leases", "drydock-leases-agent")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PARTS = ("sys", "proc", "drydock-tools")
 _SUBJECT = "driver "
@@ -27,32 +27,34 @@ class ThisHost:
     root: str = ""
     """Folder of a captured tree; empty for this machine."""
     drivers: Drivers = dataclasses.field(default_factory=load_drivers)
+    separate: SeparateDrivers | None = None
+    """The drivers that are programs of their own; None if the agent takes none."""
+    endpoint: str = ""
+    """The address HOST:PORT on which the agent listens for the server; empty if it does not listen."""
+    certificate: str = ""
+    """The certificate of that endpoint in PEM."""
 
     def __post_init__(self) -> None:
         if self.root and not any((Path(self.root) / one).is_dir() for one in _PARTS):
             raise AgentError(f"{self.root} is not a captured tree: it has none of the folders {', '.join(_PARTS)}.")
 
     def hardware(self) -> Hardware:
-        """Scan the hardware."""
+        """Scan the hardware, and ask the separate drivers for theirs."""
+        if self.separate is not None:
+            self.separate.ask()
         tree = FolderTree(self.root) if self.root else local_tree(self.drivers)
-        return scan(tree, drivers=self.drivers, traits=(CAPTURED,) if self.root else ())
+        return scan(tree, drivers=self._every(), traits=(CAPTURED,) if self.root else ())
 
     def hello(self, name: str, hardware: Hardware) -> Hello:
         """Return the hello of an agent on this host."""
         return Hello(
             status=AgentStatus.READY, name=name, agent_version=version(), boot_id=boot_id(), time=now(),
-            identities=hardware.host.identities, drivers=tuple(_drivers(self.drivers, hardware)),
+            identities=hardware.host.identities, drivers=tuple(_drivers(self._every(), hardware)),
+            endpoint=self.endpoint, certificate=self.certificate,
         )  # fmt: skip
 
-
-def version() -> str:
-    """Return the version of this program."""
-    for name in _DISTRIBUTIONS:
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return "0"
+    def _every(self) -> Drivers:
+        return self.drivers if self.separate is None else self.separate.with_own(self.drivers)
 
 
 def boot_id() -> str:

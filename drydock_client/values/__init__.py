@@ -9,7 +9,7 @@ from drydock_client.values.access import (
     TokenInfo,
     UserInfo,
 )
-from drydock_client.values.agents import AgentInfo, AgentOrderInfo, JoinCodeInfo
+from drydock_client.values.agents import AgentInfo, AgentInstallation, AgentOrderInfo, JoinCodeInfo
 from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, KindInfo
 from drydock_client.values.costs import BudgetInfo, LeaseEnd, UsageInfo, UsageReport, UsageSum
 from drydock_client.values.events import Attention, EventInfo
@@ -34,6 +34,7 @@ __all__ = [
     "AccessInfo",
     "ActInfo",
     "AgentInfo",
+    "AgentInstallation",
     "AgentOrderInfo",
     "Attention",
     "AuthorizationInfo",

@@ -50,8 +50,32 @@ class AgentInfo:
     reported_at: dt.datetime | None
     silent_since: dt.datetime | None
     revoked_at: dt.datetime | None
+    endpoint: str = ""
+    """The address at which the server may call the agent; empty if there is none, or none that is trusted."""
+    fingerprint: str = ""
+    """The SHA-256 of the certificate that the endpoint must have."""
+    offered_endpoint: str = ""
+    """An endpoint that the agent announced and that an operator has to confirm."""
+    offered_fingerprint: str = ""
+    call_problem: str = ""
+    """Why the last call of the endpoint failed."""
     orders: tuple[AgentOrderInfo, ...] = ()
     """Its last orders, newest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentInstallation:
+    """What was done to install the agent on a host, or to remove it."""
+
+    resource: int
+    """The id of the host."""
+    agent: int | None = None
+    version: str = ""
+    sha256: str = ""
+    """The SHA-256 of the program, as it was verified on the host."""
+    started: bool = False
+    """Whether it runs as a service. Otherwise the last step says how to start it."""
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

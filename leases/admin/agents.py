@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
@@ -27,6 +28,24 @@ def _discover(who: Caller, row: Any, given: FormData) -> str:
     return f"Order {made.id} was given."
 
 
+def _upgrade(who: Caller, row: Any, given: FormData) -> str:
+    made = administration.order_agent(who, row.pk, action="upgrade")
+    return f"Order {made.id} was given."
+
+
+def _confirm(who: Caller, row: Any, given: FormData) -> str:
+    administration.confirm_agent(who, row.pk, given["fingerprint"])
+    return "Confirmed."
+
+
+class FingerprintForm(forms.Form):
+    """The form that asks for the fingerprint, which the operator reads on the agent's host."""
+
+    fingerprint = forms.CharField(
+        max_length=100, help_text="As `drydock-agent status` shows it on the agent's host, not as it is shown here."
+    )
+
+
 @admin.register(Agent)
 class AgentAdmin(RecordAdmin):
     """The admin of agents, with what is wrong with each."""
@@ -36,6 +55,17 @@ class AgentAdmin(RecordAdmin):
             name="discovery", label="Report now", does=_discover,
             equivalent=declared("order_agent", "drydock agents order {id} discovery", action="discovery"),
             sentence="The agent scans the hardware of its host and reports it.",
+        ),
+        Action(
+            name="upgrade", label="Upgrade", does=_upgrade,
+            equivalent=declared("order_agent", "drydock agents order {id} upgrade", action="upgrade"),
+            sentence="The agent installs the version of this server, which takes over after it has said hello.",
+        ),
+        Action(
+            name="confirm", label="Confirm the certificate", does=_confirm, form=FingerprintForm,
+            applies=lambda row: bool(row.offered),
+            equivalent=declared("confirm_agent", "drydock agents confirm {id} FINGERPRINT", fingerprint="FINGERPRINT"),
+            sentence="The server may call the agent at the endpoint that it announced.",
         ),
         Action(
             name="revoke", label="Revoke", does=_revoke,
@@ -50,7 +80,7 @@ class AgentAdmin(RecordAdmin):
     ordering = ("blueprint__name", "place", "id")
     fields = (
         "blueprint_", "place", "name", "status", "says", "version", "interval", "offset", "identities_", "drivers_",
-        "joined", "hello", "reported", "silent", "revoked",
+        "joined", "hello", "reported", "silent", "revoked", "endpoint", "fingerprint", "offered_", "call_problem",
     )  # fmt: skip
 
     number = columns.number()
@@ -61,6 +91,7 @@ class AgentAdmin(RecordAdmin):
         "clock ahead of the server's", lambda row: "-" if row.clock_offset is None else f"{row.clock_offset:.1f} s"
     )
     identities_ = columns.values("identities", "identities")
+    offered_ = columns.values("not confirmed", "offered")
     drivers_ = columns.column("drivers", lambda row: ", ".join(administration.info(row).drivers) or "-")
     joined = columns.time("joined", "joined_at")
     hello = columns.time("last hello", "hello_at")

@@ -3,22 +3,30 @@
 An agent can only act for the host that it joined for. Everything that it sends is untrusted.
 """
 
-from leases.agents.administration import agent, agents, create_join_code, order_agent, revoke_agent
+from leases.agents.administration import agent, agents, confirm_agent, create_join_code, order_agent, revoke_agent
+from leases.agents.endpoints import new_secret
 from leases.agents.enrolment import join, renew, server_version, valid_code
 from leases.agents.hardware import accept
+from leases.agents.installation import install_agent, uninstall_agent
 from leases.agents.orders import due, finish
+from leases.agents.program import current as current_program
 
 __all__ = [
     "accept",
     "agent",
     "agents",
+    "confirm_agent",
     "create_join_code",
+    "current_program",
     "due",
     "finish",
+    "install_agent",
     "join",
+    "new_secret",
     "order_agent",
     "renew",
     "revoke_agent",
     "server_version",
+    "uninstall_agent",
     "valid_code",
 ]

@@ -15,9 +15,11 @@ from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, InvalidRequest, NotFound
 from drydock.core.units import duration, in_words
 from drydock_client.values import AgentInfo, AgentOrderInfo, JoinCodeInfo
+from leases.agents import endpoints, program
 from leases.agents.enrolment import CLOCK_WARNING, PREFIX, digest, reporting_kind
 from leases.engine.core.transitions import record_event
 from leases.engine.sync import silent_agents
+from leases.messaging import hints
 from leases.models import Agent, AgentOrder, JoinCode, Resource
 from leases.operations.callers import Caller, operator_only
 from leases.validation.input_checks import checked
@@ -127,14 +129,46 @@ def order_agent(who: Caller, agent_id: int, *, action: str = AgentOrder.Action.D
         _expire(row)
         order = row.orders.filter(action=action, ended_at=None).first()
         if order is None:
+            given = program.arguments() if action == AgentOrder.Action.UPGRADE else {}
             order = AgentOrder.objects.create(
-                agent=row, action=action, expires_at=Now() + _ORDER_TIME, actor=who.actor[:150]
+                agent=row, action=action, arguments=given, expires_at=Now() + _ORDER_TIME, actor=who.actor[:150]
             )
             record_event(
                 "agent.ordered", f"The agent of {row.place} was ordered: {order.get_action_display()}.",
                 actor=who.actor, blueprint_id=row.blueprint_id, details={"agent": agent_id, "order": order.pk},
             )  # fmt: skip
+        if row.endpoint and not row.offered:
+            hints.after_commit("call_agent", row.pk)
     return order_info(AgentOrder.objects.get(pk=order.pk))
+
+
+@checked
+def confirm_agent(who: Caller, agent_id: int, fingerprint: str) -> AgentInfo:
+    """Trust the endpoint and the certificate that an agent announced. Raises NotFound, NotAllowed and Conflict.
+
+    Conflict means that the agent announced another certificate, or none that has to be confirmed.
+    """
+    operator_only(who, "confirm certificates of agents")
+    given = fingerprint.replace(":", "").strip().lower()
+    with transaction.atomic():
+        row = Agent.objects.select_for_update(no_key=True).filter(pk=agent_id).first()
+        if row is None:
+            raise _missing(agent_id)
+        if (row.endpoint, row.fingerprint) != ("", "") and row.fingerprint == given and not row.offered:
+            return agent(who, agent_id)
+        if not row.offered or row.offered["fingerprint"] != given:
+            there = f"It announced {row.offered['fingerprint']}." if row.offered else "It announced no other one."
+            raise Conflict(
+                f"The agent of {row.place} has not announced the certificate {given:.64}.",
+                field="fingerprint", hint=f"{there} Compare with `drydock-agent status` on its host.",
+            )  # fmt: skip
+        endpoints.trust(row.pk, row.offered["endpoint"], row.offered["fingerprint"])
+        message = f"The endpoint {row.offered['endpoint']} of the agent of {row.place} was confirmed."
+        record_event(
+            "agent.endpoint_confirmed", message, actor=who.actor, blueprint_id=row.blueprint_id,
+            details={"agent": agent_id, **row.offered},
+        )  # fmt: skip
+    return agent(who, agent_id)
 
 
 def _expire(row: Agent) -> None:
@@ -157,7 +191,9 @@ def info(row: Agent, *, orders: list[AgentOrder] | None = None) -> AgentInfo:
         id=row.pk, blueprint=row.blueprint.name, place=row.place, host=row.name, state=state(row), message=problem(row),
         version=row.version, outdated=row.outdated_since is not None, drivers=tuple(map(_driver, row.drivers)),
         interval=row.interval, clock_offset=row.clock_offset, joined_at=row.joined_at, reported_at=row.reported_at,
-        silent_since=row.silent_since, revoked_at=row.revoked_at, orders=tuple(map(order_info, orders or ())),
+        silent_since=row.silent_since, revoked_at=row.revoked_at, endpoint=row.endpoint, fingerprint=row.fingerprint,
+        offered_endpoint=row.offered.get("endpoint", ""), offered_fingerprint=row.offered.get("fingerprint", ""),
+        call_problem=row.call_problem, orders=tuple(map(order_info, orders or ())),
     )  # fmt: skip
 
 
@@ -191,6 +227,11 @@ def problem(row: Agent) -> str:
         )
     if row.outdated_since is not None:
         found.append(f"The agent's version {row.version} is older than the server's.")
+    if row.offered:
+        found.append(
+            f"It listens on {row.offered['endpoint']} with the certificate {row.offered['fingerprint']}, which is not"
+            f" confirmed: `drydock agents confirm {row.pk} FINGERPRINT`."
+        )
     if row.problem:
         found.append(f"The agent's last report was refused: {row.problem}")
     return " ".join(found)

@@ -19,6 +19,7 @@ from drydock import DISTRIBUTION
 from drydock.core import clock
 from drydock.core.errors import Conflict, NotAllowed, NotSupported
 from drydock_agent.messages import Hello, moment
+from leases.agents import endpoints
 from leases.engine.core import specs
 from leases.engine.core.database import short
 from leases.engine.core.transitions import record_event
@@ -90,15 +91,18 @@ def join(secret: str, hello: Hello) -> Agent:
     if agent is None:
         agent = Agent.objects.create(blueprint=blueprint, place=place, interval=every)
     JoinCode.objects.filter(pk=code.pk).update(used_at=Now())
+    # Whoever has a code may replace the agent, so a certificate that was pinned before has no meaning any more.
     Agent.objects.filter(pk=agent.pk).update(
-        joined_at=Now(), identities=identities, sequence=0, reported_at=None, problem="", **_about(blueprint, hello)
-    )
+        joined_at=Now(), identities=identities, sequence=0, reported_at=None, problem="", endpoint="", fingerprint="",
+        offered={}, call_problem="", secrets={}, **_about(blueprint, hello),
+    )  # fmt: skip
     agent.tokens.all().delete()
     message = f"The agent of {place} joined blueprint {blueprint.name} with a code of {code.created_by}."
     record_event(
         "agent.joined", message, actor=f"agent {agent.pk}", blueprint_id=blueprint.pk, details={"agent": agent.pk}
     )
     _judge(agent, hello)
+    endpoints.announced(Agent.objects.select_related("blueprint").get(pk=agent.pk), hello)
     return Agent.objects.select_related("blueprint").get(pk=agent.pk)
 
 
@@ -107,6 +111,7 @@ def renew(agent: Agent, hello: Hello) -> Agent:
     refuse_other_host(agent, hello.identities, "identities")
     Agent.objects.filter(pk=agent.pk).update(**_about(agent.blueprint, hello))
     _judge(agent, hello)
+    endpoints.announced(agent, hello)
     return Agent.objects.select_related("blueprint").get(pk=agent.pk)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from leases.agents import endpoints
 from leases.engine.core import workloads
 from leases.engine.core.database import attempt
 from leases.engine.lifecycle import release, runner
@@ -30,6 +31,7 @@ HANDLERS: dict[str, Callable[..., object]] = {
     "discover": discovery.discover,
     "orphans": orphans.search,
     "read": poll.read,
+    "call_agent": endpoints.call,
 }
 
 """The function that handles each hint. A function may be called twice for one hint, or never."""

@@ -31,6 +31,7 @@ QUEUES = {
     "discover": "steps",
     "orphans": "steps",
     "read": "steps",
+    "call_agent": "steps",
 }
 
 """The queue for the task of each hint."""

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from blueprints.models import Blueprint
+from drydock.core.fields import EncryptedJSONField
 
 
 class Agent(models.Model):
@@ -42,6 +43,23 @@ class Agent(models.Model):
     """Since when its reports are missing. The resources in its place serve no new leases until the next report."""
     outdated_since = models.DateTimeField(null=True, blank=True)
     clock_off_since = models.DateTimeField(null=True, blank=True)
+    endpoint = models.CharField(
+        max_length=300, blank=True, default="", db_default="", help_text="HOST:PORT at which the server may call it."
+    )
+    """Empty if the agent does not listen, or if its endpoint is not confirmed yet."""
+    fingerprint = models.CharField(
+        max_length=64, blank=True, default="", db_default="", verbose_name="certificate",
+        help_text="The SHA-256 of the certificate of its endpoint. No other one is accepted there.",
+    )  # fmt: skip
+    offered: models.JSONField[Any, Any] = models.JSONField(
+        default=dict, blank=True, db_default=models.Value({}, models.JSONField())
+    )
+    """An endpoint and a fingerprint that the agent announced and that an operator has to confirm; empty if none."""
+    call_problem = models.TextField(
+        blank=True, default="", db_default="", help_text="Why the last call of its endpoint failed."
+    )
+    secrets = EncryptedJSONField(default=dict, null=True, editable=False)
+    """The secrets with which the server authenticates at the endpoint: the `current` one and the one `before` it."""
     revoked_at = models.DateTimeField("revoked", null=True, blank=True)
 
     class Meta:
@@ -80,6 +98,7 @@ class AgentOrder(models.Model):
 
     class Action(models.TextChoices):
         DISCOVERY = "discovery", "scan the hardware and report it"
+        UPGRADE = "upgrade", "install the server's version of the agent"
 
     class State(models.TextChoices):
         WAITING = "waiting", "not yet fetched by the agent"

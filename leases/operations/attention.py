@@ -45,7 +45,11 @@ FAILING = ~Q(message="")
 FOUND_TWICE = ~Q(conflicts=[]) & Q(blueprint__enabled=True, blueprint__removed_at=None)
 NOT_DISCOVERED = FAILING & Q(blueprint__enabled=True, blueprint__removed_at=None)
 TROUBLED_AGENT = Q(revoked_at=None, blueprint__enabled=True, blueprint__removed_at=None) & (
-    Q(silent_since__isnull=False) | Q(clock_off_since__isnull=False) | Q(outdated_since__isnull=False) | ~Q(problem="")
+    Q(silent_since__isnull=False)
+    | Q(clock_off_since__isnull=False)
+    | Q(outdated_since__isnull=False)
+    | ~Q(problem="")
+    | ~Q(offered={})
 )
 REMEMBERED = Q(until=None) | Q(until__gt=Now())
 ASKED = Q(state=Authorization.State.REQUESTED)
@@ -281,14 +285,15 @@ def _discoveries(who: Caller) -> Iterator[Attention]:
 
 
 def _agents(who: Caller) -> Iterator[Attention]:
-    """Yield one item for each agent that is silent, has a wrong clock, is outdated, or whose reports are refused."""
+    """Yield one item for each agent that is silent, outdated or refused, or has a wrong clock or a new certificate."""
     if not who.operator:
         return
     found = Agent.objects.filter(TROUBLED_AGENT).select_related("blueprint").order_by("blueprint", "place")
     for row in found[:AT_MOST]:
         what, since = next((what, at) for what, at in (
             ("agent_silent", row.silent_since), ("agent_clock", row.clock_off_since),
-            ("agent_outdated", row.outdated_since), ("agent_refused", row.reported_at or row.joined_at),
+            ("agent_outdated", row.outdated_since), ("agent_certificate", row.hello_at if row.offered else None),
+            ("agent_refused", row.reported_at or row.joined_at),
         ) if at is not None)  # fmt: skip
         yield _about(
             what, "blueprint", row.blueprint, since, f"Agent of {row.place}: {problem(row)}",

@@ -171,10 +171,19 @@ class NewJoinCode(Body):
     ttl: Annotated[Span | None, Field(description="How long the code is valid: at most, and by default, 1 h.")] = None
 
 
+class NewAgent(Body):
+    """Where an agent that is installed on a host joins."""
+
+    server: Annotated[str, Field(max_length=500, description="Address at which the host reaches this server.")]
+    blueprint: Annotated[str, Field(max_length=63, description="Empty: the only one that takes reports of it.")] = ""
+    ca: Annotated[str, Field(max_length=262_144, description="Certificates in PEM that the agent trusts.")] = ""
+    start: Annotated[StrictBool, Field(description="Whether to start it as a systemd unit.")] = True
+
+
 class NewAgentOrder(Body):
     """An order for an agent."""
 
-    action: Literal["discovery"] = "discovery"
+    action: Literal["discovery", "upgrade"] = "discovery"
 
 
 class Disk(Body):

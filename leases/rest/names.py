@@ -28,6 +28,8 @@ _SPECIAL = {
     "post leases/*/resize": "resize_lease_disk",
     "post leases/*/tags": "set_lease_tags",
     "post resources/*/acts/*": "start_resource_act",
+    "post resources/*/agent": "install_agent",
+    "delete resources/*/agent": "uninstall_agent",
     "post resources/*/console": "read_resource_console",
     "post resources/*/change-type": "change_resource_type",
     "post resources/*/resize": "resize_resource_disk",

@@ -15,3 +15,12 @@ def test_an_operator_makes_a_code_that_is_shown_once(cli):
     assert "at most 1 h" in cli("agents", "join", pool, "--ttl", "2h", code=None).stderr
     assert "There is no blueprint" in cli("agents", "join", "no-such-cards", code=None).stderr
     assert "does not exist" in cli("agents", "show", "987654321", code=None).stderr
+
+
+def test_what_cannot_be_installed_or_confirmed_is_said(cli):
+    assert "does not exist" in cli("agents", "install", "no-such-host", code=None).stderr
+    assert "does not exist" in cli("agents", "install", "987654321", "--server", "https://a.example", code=None).stderr
+    assert "does not exist" in cli("agents", "install", "987654321", "--uninstall", code=None).stderr
+    assert "does not exist" in cli("agents", "confirm", "987654321", "0" * 64, code=None).stderr
+    said = cli("agents", "order", "987654321", "dance", code=None).stderr
+    assert "Choose one of: discovery, upgrade" in said

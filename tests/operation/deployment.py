@@ -34,9 +34,9 @@ def compose() -> dict[str, Any]:
     return dict(yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text()))
 
 
-def dockerfile() -> list[tuple[str, str]]:
-    """Instruction and the rest of each line of the Dockerfile."""
-    text = (DEPLOY / "compose" / "Dockerfile").read_text().replace("\\\n", " ")
+def dockerfile(folder: str = "compose") -> list[tuple[str, str]]:
+    """Instruction and the rest of each line of a Dockerfile."""
+    text = (DEPLOY / folder / "Dockerfile").read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from drydock import environment
+from leases.agents import hostscripts
 from tests.operation import deployment
 from tests.operation.deployment import DEPLOY, PROGRAMS
 from tests.operation.proxy import adapt
@@ -73,6 +75,41 @@ def test_the_image_copies_all_that_the_package_is_made_of():
     assert wanted <= copied
 
 
+def test_the_image_of_the_agent_has_what_its_wheel_needs_and_keeps_its_state_where_the_unit_does():
+    steps = deployment.dockerfile("agent")
+    copied = {
+        word for step, rest in steps if step == "COPY" and "--from" not in rest for word in rest.split()[:-1]
+    }  # fmt: skip
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    project = tomllib.loads((ROOT / "clients/agent/pyproject.toml").read_text())
+    folders = {
+        (ROOT / "clients/agent" / one).resolve().relative_to(ROOT).as_posix()
+        for one in project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    }
+    assert {*folders, "clients/agent"} <= copied
+    assert {rest.split()[0] for step, rest in steps if step == "FROM"} == {
+        rest.split()[0] for step, rest in deployment.dockerfile() if step == "FROM"
+    }
+    said = dict(steps)
+    folder = f"/var/lib/{deployment.unit('agent')['StateDirectory'][0]}"
+    assert (said["VOLUME"], said["WORKDIR"], f"DRYDOCK_AGENT_STATE={folder} " in said["ENV"]) == (folder, folder, True)
+    assert said["USER"].isdecimal()
+    program, *words = json.loads(said["CMD"])
+    assert program in project["project"]["scripts"]
+    assert [program, *words] == plain(
+        [word.removeprefix(AGENT_PROGRAMS) for word in deployment.unit("agent")["ExecStart"][0].split()]
+    )
+
+
+def test_the_installed_unit_of_the_agent_is_the_one_of_the_repository():
+    made = hostscripts.UNIT.format(python="/usr/bin/python3", folder="/var/lib/drydock-agent", account="drydock-agent")
+
+    def lines(text):
+        return [line for line in text.splitlines() if not line.startswith(("#", "ExecStart="))]
+
+    assert lines(made) == lines((DEPLOY / "systemd" / "drydock-agent.service").read_text())
+
+
 def test_the_manifests_are_what_kubernetes_takes():
     found = deployment.manifests()
     for version in ("1.28", kubernetes_validate.latest_version()):
@@ -109,7 +146,12 @@ def test_systemd_takes_the_units_and_finds_them_closed(analyze, tmp_path):
             (DEPLOY / "systemd" / file.name).read_text().replace(PROGRAMS, programs).replace(AGENT_PROGRAMS, programs)
         )
         files.append(str(file))
-    for file in files:
+    installed = tmp_path / "installed" / "drydock-agent.service"
+    installed.parent.mkdir()
+    installed.write_text(
+        hostscripts.UNIT.format(python=sys.executable, folder="/var/lib/drydock-agent", account="root")
+    )
+    for file in (*files, str(installed)):
         command = [analyze, "security", "--offline=yes", "--threshold=25", "--no-pager", file]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-300:] + done.stderr
@@ -117,7 +159,10 @@ def test_systemd_takes_the_units_and_finds_them_closed(analyze, tmp_path):
     more.mkdir()
     shutil.copy(DEPLOY / "systemd" / "worker-as-root.conf", more)
     done = subprocess.run(
-        [analyze, "verify", "--man=no", "--recursive-errors=no", *files], capture_output=True, text=True, check=False
+        [analyze, "verify", "--man=no", "--recursive-errors=no", *files],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, "drydock-" in done.stderr) == (0, False), done.stderr
 

@@ -94,12 +94,13 @@ class HelloView(AgentEndpoint):
             agent = agents.join(known.secret, hello) if isinstance(known, Joining) else agents.renew(known, hello)
         except BadCode as error:
             raise AuthenticationFailed(str(error)) from None
-        secret, expires_at = tokens.create_for_agent(agent)
+        token, expires_at = tokens.create_for_agent(agent)
         return _answer(
             Welcome(
-                agent=str(agent.pk), token=secret, expires_at=timestamp(expires_at),
+                agent=str(agent.pk), token=token, expires_at=timestamp(expires_at),
                 interval=min(86_400.0, max(1.0, agent.interval)), server_time=timestamp(clock.now()),
                 server_version=server_version(), blueprint=agent.blueprint.name, place=agent.place[:200],
+                secret=agents.new_secret(agent, hello),
             )
         )  # fmt: skip
 
@@ -158,6 +159,19 @@ def _seconds(request: Request) -> float:
     return float(min(int(given), LONGEST_WAIT))
 
 
+class ProgramView(AgentEndpoint):
+    """`GET agents/me/program`: fetch the server's version of the agent, as one file."""
+
+    def get(self, request: Request) -> HttpResponse:
+        """Return the file. An order to install it has its SHA-256."""
+        offered = agents.current_program()
+        response = HttpResponse(offered.content, content_type="application/octet-stream")
+        response["Content-Length"] = str(len(offered.content))
+        response["ETag"] = f'"{offered.sha256}"'
+        response["Cache-Control"] = "no-store"
+        return response
+
+
 class OrderView(AgentEndpoint):
     """`POST agents/me/orders/ID`: report how far an order is."""
 
@@ -178,6 +192,7 @@ ADDRESSES: dict[str, type[AgentEndpoint]] = {
     "agents/hello": HelloView,
     "agents/me/hardware": HardwareView,
     "agents/me/orders": OrdersView,
+    "agents/me/program": ProgramView,
     "agents/me/orders/<str:order>": OrderView,
 }
 """The view for each address below `/api/v1/`."""
