@@ -26,6 +26,7 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks):
     matches = schema.MATCHES
     needs = (HOST,)
     places_are_resources: ClassVar[bool] = True
+    reports_hardware: ClassVar[bool] = True
     discovery_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=5)
     unreachable: ClassVar[frozenset[str]] = frozenset(

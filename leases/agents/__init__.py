@@ -1,5 +1,7 @@
 """Agents: how they join and renew their tokens, what becomes of their reports, and the orders that they fetch.
 
+`reported` shows the hardware that agents, or Drydock itself, last reported.
+
 An agent can only act for the host that it joined for. Everything that it sends is untrusted.
 """
 
@@ -7,6 +9,7 @@ from leases.agents.administration import agent, agents, create_join_code, order_
 from leases.agents.enrolment import join, renew, server_version, valid_code
 from leases.agents.hardware import accept
 from leases.agents.orders import due, finish
+from leases.agents.reported import hardware_report, hardware_reports, scan_hardware
 
 __all__ = [
     "accept",
@@ -15,10 +18,13 @@ __all__ = [
     "create_join_code",
     "due",
     "finish",
+    "hardware_report",
+    "hardware_reports",
     "join",
     "order_agent",
     "renew",
     "revoke_agent",
+    "scan_hardware",
     "server_version",
     "valid_code",
 ]
