@@ -220,7 +220,7 @@ def _tell_host(info: HardwareInfo, *, all_: bool, as_json: bool) -> None:
     headers = ("device", "class", "model", "driver", "numa", "iommu", "state", "resource", "leases", "why")
     output.table(headers, [_info_row(one) for one in shown], empty="No accelerators, network cards or disks.")
     candidates = [one for one in info.devices if one.role in _CANDIDATES]
-    ready = sum(one.readiness == "ready" for one in candidates)
+    ready = sum(one.readiness == "ready" and one.health != "failed" for one in candidates)
     hidden = len(info.devices) - len(shown)
     said = [
         f"{info.name}, by blueprint {info.blueprint}: {ready} of {len(candidates)} accelerators and parts are ready.",

@@ -73,7 +73,7 @@ class HardwareInfo:
     next_at: dt.datetime | None
     """The time at which the next report is due."""
     counts: Mapping[str, Mapping[str, int]]
-    """Number of devices by class, then by readiness."""
+    """Number of devices by class, then by readiness. Those that are ready except that they have failed are `failed`."""
     captured: bool = False
     """Whether the devices are those of a captured tree, and not in the host."""
     devices: tuple[DeviceInfo, ...] = ()

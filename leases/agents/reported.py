@@ -6,7 +6,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from drydock_agent.scan import CAPTURED
 from drydock_agent.wire import encoded
 from drydock_client.values import DeviceInfo, HardwareInfo, HardwareScanInfo
 from leases.agents import administration
+from leases.engine.core.database import rows
 from leases.engine.sync import discovery
 from leases.models import Agent, Finding, Lease, Resource, Sync
 from leases.operations.callers import Caller, operator_only
@@ -30,6 +31,7 @@ from leases.validation.input_checks import checked
 
 HOLDING = ("acquired", "active", "released")
 """States of leases that hold their resources."""
+_CLOSED = "Resource {} above it is leased as a whole, or out of service."
 _CANDIDATES = ("lease_candidate", "part")
 
 
@@ -130,9 +132,11 @@ def _held_by(who: Caller) -> QuerySet[Any]:
 class Read:
     """The reports of some places, with all that belongs to them, in a fixed number of statements."""
 
-    def __init__(self, who: Caller, found: Iterable[Any]) -> None:
+    def __init__(self, who: Caller, found: Iterable[Any], *, agents: Iterable[Agent] | None = None) -> None:
         self.who = who
         self.syncs = list(found)
+        if agents is not None:
+            self.agents = {(one.blueprint_id, one.place): one for one in agents}
 
     @cached_property
     def agents(self) -> Mapping[tuple[int, str], Agent]:
@@ -145,7 +149,7 @@ class Read:
 
     @cached_property
     def resources(self) -> Mapping[int, Mapping[str, Resource]]:
-        """The resources that represent devices, by report and device. `holders` are the ids and owners of their leases."""
+        """The resources that represent devices, by report and device. `holders`: ids and owners of their leases."""
         held = Q(leases__state__in=HOLDING)
         if not self.who.operator:
             held &= Q(leases__owner_id=self.who.id)
@@ -179,7 +183,7 @@ class Read:
     def _counts(self, sync: Sync, hardware: Hardware | None) -> dict[str, dict[str, int]]:
         counts: dict[str, Counter[str]] = {}
         for one in self.devices(sync, hardware) if hardware else ():
-            counts.setdefault(one.device_class, Counter())[one.readiness] += 1
+            counts.setdefault(one.device_class, Counter())[_counted_as(one)] += 1
         return {name: dict(found) for name, found in counts.items()}
 
     def full(self) -> HardwareInfo:
@@ -248,7 +252,7 @@ def device_info(device: Device, resource: Any) -> DeviceInfo:
     if resource is not None:
         found = {
             "drained": resource.drained, "quarantined": resource.quarantined, "maintenance": resource.in_maintenance,
-            "suspect": resource.suspect_since is not None,
+            "suspect": resource.suspect_since is not None, "closed": bool(resource.closed_by),
         }  # fmt: skip
         flags = (word for word, on in found.items() if on)
     return DeviceInfo(
@@ -282,12 +286,59 @@ def link(found: Link | None) -> str:
     return ", ".join(filter(None, (lanes, f"{speed} GT/s" if speed else "")))
 
 
+def _counted_as(one: DeviceInfo) -> str:
+    return "failed" if one.readiness == "ready" and one.health == "failed" else one.readiness
+
+
+_BY_CLASS = """
+    WITH there AS (
+        SELECT c.name, c.used, c.total - c.used AS rest, r.quarantined AND r.note LIKE 'Not ready:%%' AS unready,
+            r.claimable AND r.suspect_since IS NULL AND r.closed_by = '{}' AND r.reserved_for_id IS NULL
+                AND b.enabled AND NOT b.drained AS open
+        FROM leases_capacity c JOIN leases_resource r ON r.id = c.resource_id
+        JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+        JOIN leases_finding f ON f.resource_id = r.id JOIN leases_reportedhardware h ON h.sync_id = f.sync_id
+        WHERE r.gone_at IS NULL),
+    held AS (
+        SELECT name, sum(used) AS used, coalesce(sum(rest) FILTER (WHERE open), 0) AS free,
+            coalesce(sum(rest) FILTER (WHERE NOT open AND NOT unready), 0) AS closed
+        FROM there GROUP BY 1),
+    reported AS (
+        SELECT c.key AS name, sum(s.value::bigint) FILTER (WHERE s.key <> 'ready') AS unready
+        FROM leases_reportedhardware h JOIN leases_sync y ON y.id = h.sync_id
+        JOIN blueprints_blueprint b ON b.id = y.blueprint_id
+        CROSS JOIN LATERAL jsonb_each(h.counts) c CROSS JOIN LATERAL jsonb_each_text(c.value) s
+        WHERE y.source <> 'dropped' AND b.removed_at IS NULL GROUP BY 1)
+    SELECT name, coalesce(used, 0)::bigint, coalesce(free, 0)::bigint, coalesce(closed, 0)::bigint,
+        coalesce(unready, 0)::bigint
+    FROM held FULL JOIN reported USING (name) ORDER BY name"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFigures:
+    """The numbers of devices of a class in all hosts. Those that are not ready are no resources, or quarantined."""
+
+    name: str
+    used: int
+    free: int
+    closed: int
+    """Ready but closed to new leases: drained, quarantined, not answering, reserved, or below a host that is leased."""
+    unready: int
+
+
+def by_class() -> list[ClassFigures]:
+    """Return the figures of every class of devices, in one statement."""
+    names = ("name", "used", "free", "closed", "unready")
+    return [ClassFigures(**dict(zip(names, row, strict=True))) for row in rows(_BY_CLASS)]
+
+
 def _why(device: Device, resource: Any) -> str:
     """Return why a device cannot be leased, and what is wrong with it."""
     found = [NOT_LEASED.get(device.role) or device.reason, *device.problems]
     if resource is not None:
         found += [resource.note] if resource.quarantined or resource.drained else []
         found += [resource.message] if resource.suspect_since is not None else []
+        found += [_CLOSED.format(resource.closed_by[0])] if resource.closed_by else []
     elif device.role in _CANDIDATES and device.readiness == "ready" and not device.problems:
         found.append("It is ready, but the blueprint does not lease it.")
     return " ".join(dict.fromkeys(one for one in found if one))

@@ -81,7 +81,7 @@ class ReportedHardware(models.Model):
     counts: models.JSONField[Any, Any] = models.JSONField(
         default=dict, blank=True, db_default=models.Value({}, models.JSONField())
     )
-    """Number of devices by class, then by readiness."""
+    """Number of devices by class, then by readiness, or `failed`."""
     unready = models.PositiveIntegerField(default=0, db_default=0)
     """Number of devices that leases could use, and that are not ready or have failed."""
     changed_at = models.DateTimeField(

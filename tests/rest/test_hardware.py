@@ -87,7 +87,7 @@ def test_an_operator_sees_every_device_with_its_state_and_why(api, chief, owner,
     operator = api(chief, "operate")
     (listed,) = operator("GET", "hardware?host=node-1")["results"]
     assert (listed["name"], listed["host"], listed["blueprint"], listed["state"]) == ("node-1", host.pk, "cards", "ok")
-    assert listed["counts"] == {"gpu": {"ready": 2, "setup_required": 1}}
+    assert listed["counts"] == {"gpu": {"ready": 1, "setup_required": 1, "failed": 1}}
     assert (listed["devices"], listed["facts"]) == ([], None)
     shown = operator("GET", f"hardware/{listed['id']}")
     found = {one["id"]: one for one in shown["devices"]}

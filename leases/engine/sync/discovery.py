@@ -217,10 +217,12 @@ def _keep_hardware(sync: Sync, hardware: Json, token: uuid.UUID) -> None:
     counts: dict[str, Counter[str]] = {}
     unready = 0
     for one in hardware.get("devices", ()):
-        readiness = one.get("readiness") or "unsupported"
+        state = one.get("readiness") or "unsupported"
+        if state == "ready" and one.get("health") == "failed":
+            state = "failed"
         if name := one.get("device_class"):
-            counts.setdefault(name, Counter())[readiness] += 1
-            unready += readiness != "ready" or one.get("health") == "failed"
+            counts.setdefault(name, Counter())[state] += 1
+            unready += state != "ready"
     said = (sha256(text).hexdigest(), content, len(text), json.dumps(counts), unready, sync.pk, token)
     run(_KEEP_HARDWARE, said)
 
