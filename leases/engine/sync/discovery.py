@@ -183,12 +183,12 @@ def _is_unchanged(sync: Sync, reading: Reading) -> bool:
 
 def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUID) -> str:
     """Store what was found while the token is valid. Return the problems in words, or an empty string."""
+    if reading.hardware is not None:
+        _keep_hardware(sync, reading.hardware, token)
     keep = partial(_TASKS.keep, sync.blueprint_id, sync.place, token=token)
     done = findings.store(sync, found, complete=not reading.incomplete, keep=keep)
     if done is None:
         return ""
-    if reading.hardware is not None:
-        _keep_hardware(sync, reading.hardware, token)
     Sync.objects.filter(pk=sync.pk, token=token).update(
         digest=reading.digest if done.settled and not reading.incomplete else "", applied_at=Now(),
         conflicts=identities.remember(sync, done.conflicts) if done.conflicts else [],
