@@ -41,7 +41,7 @@ PROGRAM = Path(sys.executable).parent / "drydock"
 COLUMNS, LINES = 104, 50
 LARGEST = 200_000
 """Bytes. A picture that is larger makes every clone slower."""
-PATIENCE = 60.0
+PATIENCE = 120.0
 READ = 1 << 16
 
 SETUP = (

@@ -6,17 +6,18 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from drydock.core import clock
 from drydock.core.errors import Conflict
 from drydock.demo import captured
 
 if TYPE_CHECKING:
-    from drydock.demo.hardware import HardwareDemo
+    from drydock.demo.demo_output import DemoOutput
+    from drydock_client.protocol import Client
     from drydock_client.values import Attention, ResourceInfo
 
 BLUEPRINT = "reported"
@@ -25,7 +26,21 @@ INTERVAL = "2s"
 _SERIAL, _UUID = "0423718026115", "GPU-8c1f0b7e-52d4-4a19-9be3-6d0a41c7e2f0"
 
 
-def show(demo: HardwareDemo, folder: Path) -> None:
+class Stage(Protocol):
+    """What the scene needs of the demo."""
+
+    stage: DemoOutput
+    client: Client
+
+    @property
+    def host(self) -> str:
+        """The id of this machine as a host."""
+
+    def await_(self, what: str, found: Callable[[], Any]) -> None:
+        """Wait until `found` returns something true. Promise `what`, unless it is empty."""
+
+
+def show(demo: Stage, folder: Path) -> None:
     """Run an agent against a web process of the demo, stop it, and start it again. `folder` is for its files."""
     from drydock_client.values import BlueprintChange
 
@@ -50,7 +65,7 @@ def show(demo: HardwareDemo, folder: Path) -> None:
         client.revoke_agent(one.id)
 
 
-def _watch(demo: HardwareDemo, program: _Agent) -> None:
+def _watch(demo: Stage, program: _Agent) -> None:
     stage = demo.stage
     program.start()
     demo.await_("the agent reports a GPU", lambda: _gpu(demo))
@@ -73,16 +88,16 @@ def _watch(demo: HardwareDemo, program: _Agent) -> None:
     demo.await_("it returns, and so does the GPU", lambda: _is_back(demo))
 
 
-def _gpu(demo: HardwareDemo) -> ResourceInfo | None:
+def _gpu(demo: Stage) -> ResourceInfo | None:
     found = demo.client.resources(type="accelerator", blueprint=BLUEPRINT)
     return next((one for one in found if one.state == "active"), None)
 
 
-def _silence(demo: HardwareDemo) -> list[Attention]:
+def _silence(demo: Stage) -> list[Attention]:
     return [one for one in demo.client.attention() if one.what == "agent_silent"]
 
 
-def _is_back(demo: HardwareDemo) -> bool:
+def _is_back(demo: Stage) -> bool:
     gpu = _gpu(demo)
     return not _silence(demo) and gpu is not None and gpu.suspect_since is None
 

@@ -83,6 +83,7 @@ def cards(cli, host, tmp_path):
         cli("sweep")
 
 
+@pytest.mark.slow
 def test_the_hardware_of_a_host_is_listed_shown_and_scanned_again(cli, cards):
     (listed,) = cli.json("hardware", "list", "--blueprint", "hw-cards")
     assert listed["counts"]["gpu"] == {"ready": 1, "setup_required": 1}
