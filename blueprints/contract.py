@@ -347,6 +347,9 @@ class Reports(Discovers):
     """Time limit in seconds for reading the pages of a report. A report that takes longer is incomplete."""
     places_are_resources: ClassVar[bool] = False
     """Whether a place is named by the id of the resource that is the host there."""
+    reports_hardware: ClassVar[bool] = False
+    """Whether a report has one page whose content is the JSON form of `drydock_agent.Hardware`. The engine then keeps
+    the last one of each place, so that people can see the devices that are not ready, and why."""
 
     @abstractmethod
     def drafts_from(self, config: Any, report: Report) -> Sequence[Draft]:

@@ -20,10 +20,12 @@ class Site(AdminSite):
     index_template = "admin/drydock/index.html"
 
     def get_urls(self) -> list[Any]:
-        """Add the search and the fleet page to Django's own URLs."""
+        """Add the search, the fleet page and the pages of hardware to Django's own URLs."""
         return [
             path("search/", self.admin_view(self.search), name="search"),
             path("fleet/", self.admin_view(self.fleet), name="fleet"),
+            path("hardware/", self.admin_view(self.hardware), name="hardware"),
+            path("hardware/<int:pk>/", self.admin_view(self.hardware), name="hardware_of_host"),
             *super().get_urls(),
         ]
 
@@ -48,6 +50,12 @@ class Site(AdminSite):
         from leases.admin.fleet import page
 
         return page(self, request)
+
+    def hardware(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
+        """Show the hardware of all hosts, or of one, as it was last reported."""
+        from leases.admin.hardware import host_page, page
+
+        return page(self, request) if pk is None else host_page(self, request, pk)
 
     def search(self, request: HttpRequest) -> HttpResponse:
         """Search leases, resources and blueprints by number, name, owner or label."""

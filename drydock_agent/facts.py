@@ -200,8 +200,8 @@ class Hardware:
     version: int = VERSION
 
     def device(self, id: str) -> Device | None:
-        """Return the device with an id, or None."""
-        return self._by_id.get(id)
+        """Return the device with an id, or None, as for the empty `part_of` of a whole device."""
+        return self._by_id.get(id) if id else None
 
     @functools.cached_property
     def _by_id(self) -> dict[str, Device]:

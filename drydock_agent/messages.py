@@ -30,7 +30,7 @@ BODY_BYTES, ENTRIES, DEPTH = 4 << 20, 20_000, wire.MOST_DEPTH
 LONGEST_WAIT = 50
 """Maximum number of seconds that a request for orders may wait."""
 
-_TEXT, _CERTIFICATE, _MANY = 2_000, 16_384, 200
+_TEXT, _NAME, _CERTIFICATE, _MANY = 2_000, 200, 16_384, 200
 
 _HOST = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
 _WORD = re.compile(r"\A[a-z0-9][a-z0-9._-]{0,99}\Z")
@@ -203,6 +203,8 @@ class HardwareReport(Message):
         if self.hardware.version != HARDWARE:
             found = self.hardware.version
             raise Malformed(f"hardwarereport.hardware.version: {found}; this program reads version {HARDWARE}")
+        for n, one in enumerate(self.hardware.devices):
+            _text(f"hardwarereport.hardware.devices[{n}].id", one.id, most=_NAME, least=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -133,6 +133,15 @@ _AMD_INTEGRATED = frozenset(_AMD_INTEGRATED_TEXT.split())
 _PLATFORM_CRYPTO = ("1022", "1d94")
 
 
+NOT_LEASED = {
+    "display_only": "The device only drives a display, so it cannot be leased.",
+    "integrated_gpu": "The device is part of the processor, so it cannot be leased.",
+    "management": "The function manages its card, so it cannot be leased.",
+    "platform_crypto": "The device belongs to the platform, so it cannot be leased.",
+}
+"""Why devices with these roles cannot be leased."""
+
+
 def role_of(kind: str, vendor: str, device: str, is_vf: bool = False) -> str:
     """Return the role of a function, which determines whether leases may use it by default."""
     if is_vf:

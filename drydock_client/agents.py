@@ -1,13 +1,20 @@
-"""Operations on agents, which report the hardware of hosts. Only operators may call them."""
+"""Operations on agents, and on the hardware of hosts, which agents or Drydock itself report."""
 
 from __future__ import annotations
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import AgentInfo, AgentInstallation, AgentOrderInfo, JoinCodeInfo
+from drydock_client.values import (
+    AgentInfo,
+    AgentInstallation,
+    AgentOrderInfo,
+    HardwareInfo,
+    HardwareScanInfo,
+    JoinCodeInfo,
+)
 
 
 class Agents(Operations):
-    """Operations on agents."""
+    """Operations on agents, for operators only, and on the hardware of hosts, of which owners see their devices."""
 
     @operation("GET", "agents", "List agents", scope="operate", query="AgentFilter")
     def agents(self, *, blueprint: str | None = None, all: bool = False) -> list[AgentInfo]:
@@ -73,4 +80,28 @@ class Agents(Operations):
         of the agent, which takes over after it has said hello; otherwise the version before stays. While an order of
         the same action has not ended, no second one is given. Raises NotFound, NotAllowed, InvalidRequest, and Conflict
         if the agent has not joined.
+        """
+
+    @operation("GET", "hardware", "List the hardware of hosts", query="HardwareFilter", cursor="after")
+    def hardware_reports(self, *, host: str = "", blueprint: str = "") -> list[HardwareInfo]:
+        """List the hardware of hosts as it was last reported, without the devices, in the order of the reports' ids.
+
+        `host` is the name or the id of a host. Owners see only hosts in which their leases hold devices.
+        """
+
+    @operation("GET", "hardware/{id}", "Show the hardware of a host")
+    def hardware_report(self, id: int) -> HardwareInfo:
+        """Return the hardware of a host, device by device: which are ready, which are not and why, and their leases.
+
+        Owners see only the devices that their leases hold. Raises NotFound, also if none is the caller's.
+        """
+
+    @operation(
+        "POST", "hardware/{id}/scan", "Scan the hardware of a host again", scope="operate", body="Empty", status=202
+    )
+    def scan_hardware(self, id: int) -> HardwareScanInfo:
+        """Request a new report now: an agent is ordered to send one, or a worker reads the host.
+
+        Raises NotFound, NotAllowed, and Conflict if the blueprint is disabled, or if the agent is revoked or has not
+        joined.
         """

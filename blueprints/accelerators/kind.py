@@ -39,6 +39,7 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts, Updates):
     matches = schema.MATCHES
     needs = (HOST,)
     places_are_resources: ClassVar[bool] = True
+    reports_hardware: ClassVar[bool] = True
     discovery_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=5)
     at_once: ClassVar[bool] = True

@@ -12,6 +12,7 @@ from blueprints.reports import Report, unambiguous
 from blueprints.specs import Draft
 from blueprints.testing.phases import Phases, needs
 from blueprints.testing.rules import frozen, json_safe
+from drydock_agent import Hardware
 
 
 class Drafting(Phases):
@@ -101,6 +102,13 @@ class Drafting(Phases):
         reports, before = self._reports(), list(self.outside())
         assert any(self._drafts_from(report) for report in reports)
         assert list(self.outside()) == before
+
+    @needs(Reports)
+    def test_hardware_that_is_kept_for_people_can_be_read(self) -> None:
+        self.plant()
+        for report in self._reports() if self.kind.reports_hardware else ():  # type: ignore[attr-defined]
+            assert not report.next_page, "reports of hardware have one page"
+            Hardware.from_json(report.content)
 
     def _reports(self) -> list[Report]:
         blueprint, found = self.blueprint(), []

@@ -33,13 +33,15 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from drydock.demo import captured
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PROGRAM = Path(sys.executable).parent / "drydock"
 COLUMNS, LINES = 104, 50
 LARGEST = 200_000
 """Bytes. A picture that is larger makes every clone slower."""
-PATIENCE = 60.0
+PATIENCE = 120.0
 READ = 1 << 16
 
 SETUP = (
@@ -55,6 +57,8 @@ LEASE = (
     "drydock leases",
     "drydock resources",
 )
+GPUS = "drydock blueprints add gpus accelerators captured={tree}"
+GPU = "drydock lease accelerator -r class=gpu --keep --name gpu --ttl 1h"
 WAITING = ("drydock explain host --vcpus 10000",)
 
 
@@ -140,7 +144,7 @@ def _until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> N
 
 
 def photograph(address: str, password: str, lease_id: int) -> None:
-    """Sign in to the console and write a PNG of the overview and of a lease."""
+    """Sign in to the console and write a PNG of the overview, of a lease and of the hardware."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         raise SystemExit("Chromium is needed for the pictures of the console (Debian: apt install chromium).")
@@ -155,6 +159,7 @@ def photograph(address: str, password: str, lease_id: int) -> None:
         page.click("input[type=submit]")
         _take(page, "/admin/", "console.png")
         _take(page, f"/admin/leases/lease/{lease_id}/change/", "lease.png")
+        _take(page, "/admin/hardware/", "hardware.png")
         browser.close()
 
 
@@ -166,7 +171,10 @@ def _take(page: Page, address: str, name: str) -> None:
 
 def give_back(environment: dict[str, str]) -> None:
     """End the leases, and remove what is built: a storage is a file system mounted below the temporary folder."""
-    typed("drydock release site mine", environment)
+    typed("drydock release site mine gpu", environment)
+    typed("drydock blueprints disable gpus", environment)
+    for device in json.loads(typed("drydock resources list --blueprint gpus --json", environment)):
+        typed(f"drydock resources retire {device['id']}", environment)
     until = time.monotonic() + PATIENCE
     while len(json.loads(typed("drydock resources --json", environment))) > 1 and time.monotonic() < until:
         typed("drydock reclaim", environment)  # the site first, then the storage that it was on
@@ -192,6 +200,9 @@ def main() -> None:
                     typed(command, environment)
                 draw(LEASE, environment, "terminal", "drydock")
                 draw(WAITING, environment, "explain", "drydock explain")
+                captured.write(Path(folder) / "captured")
+                typed(GPUS.format(tree=Path(folder) / "captured"), environment)
+                typed(GPU, environment)
                 photograph(address, found[1], json.loads(typed("drydock show site --json", environment))["id"])
             finally:
                 give_back(environment)

@@ -15,7 +15,7 @@ UNREADY = "0000:07:00.0"
 """The GPU that needs another driver."""
 NIC = "0000:00:03.0"
 """A network card that is ready."""
-UUID = "GPU-3f1c9a52-7d0e-4b86-a1c4-52d90e6b7f13"
+UUID, SERIAL = "GPU-3f1c9a52-7d0e-4b86-a1c4-52d90e6b7f13", "0423718026114"
 
 _FUNCTIONS = {
     "0000:00:01.0": ("8086:3420", "060400", "pcieport"),
@@ -34,7 +34,7 @@ _NVIDIA_SMI = f"""<?xml version="1.0" ?>
   <cuda_version>12.2</cuda_version>
   <gpu id="0000{GPU}">
     <product_name>Tesla P100-PCIE-16GB</product_name>
-    <serial>0423718026114</serial><uuid>{UUID}</uuid><minor_number>0</minor_number>
+    <serial>{SERIAL}</serial><uuid>{UUID}</uuid><minor_number>0</minor_number>
     <vbios_version>86.00.4D.00.01</vbios_version>
     <mig_mode><current_mig>N/A</current_mig><pending_mig>N/A</pending_mig></mig_mode>
     <mig_devices>None</mig_devices>
@@ -46,8 +46,8 @@ _NVIDIA_SMI = f"""<?xml version="1.0" ?>
 """
 
 
-def write(root: Path) -> None:
-    """Write the tree to a folder."""
+def write(root: Path, *, serial: str = SERIAL, uuid: str = UUID) -> None:
+    """Write the tree to a folder. With another serial number and UUID, it is the tree of another machine."""
     functions = root / "sys/bus/pci/devices"
     functions.mkdir(parents=True)
     for address, (ids, pci_class, driver) in _FUNCTIONS.items():
@@ -63,5 +63,5 @@ def write(root: Path) -> None:
         (functions / address).symlink_to(os.path.relpath(folder, functions))
     tools = root / "drydock-tools"
     tools.mkdir()
-    (tools / "nvidia-smi.out").write_text(_NVIDIA_SMI)
+    (tools / "nvidia-smi.out").write_text(_NVIDIA_SMI.replace(SERIAL, serial).replace(UUID, uuid))
     (tools / "nvidia-smi.status").write_text("0\n")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from blueprints.devices.scripts import STATE
 from drydock.cli.toolkit.exits import undisturbed
 from drydock.core import clock
-from drydock.demo import captured
+from drydock.demo import captured, reporting
 from drydock.demo.demo_output import DemoOutput
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class HardwareDemo:
                     self._refused()
                     self._isolated(gpu, nodes)
                     self._released(gpu, host)
+                reporting.show(self, Path(os.environ["DRYDOCK_STATE"]))
                 self._nothing_left()
             finally:
                 with undisturbed():
@@ -90,11 +91,11 @@ class HardwareDemo:
         self.stage.scene("Blueprints: this machine as a host, and the captured devices as parts of it")
         made = self.client.add_blueprint("this-machine", "local_host", {}, BlueprintChange(min_ready=1))
         self.stage.promise(f"{made.name}: a {made.type} by kind {made.kind}", made.enabled, str(made.problems))
-        self._await("the host is ready", lambda: self._resources("host"))
+        self.await_("the host is ready", lambda: self._resources("host"))
         config = {"captured": str(root), "nodes": {id: [path] for id, path in zip(_WITH_NODES, nodes, strict=False)}}
         made = self.client.add_blueprint("devices", "accelerators", config, BlueprintChange())
         self.stage.promise(f"{made.name}: {made.type}s by kind {made.kind}", made.enabled, str(made.problems))
-        self._await("its devices were found", lambda: self._resources("accelerator"))
+        self.await_("its devices were found", lambda: self._resources("accelerator"))
         names = {one.id: one.name for one in self.client.resources()}
         rows = [(one.name, names.get(one.part_of or 0, ""), one.state) for one in self.client.resources()]
         self.stage.table(("resource", "part of", "state"), rows)
@@ -162,7 +163,7 @@ class HardwareDemo:
         return lease
 
     def _verdict(self, lease: Lease) -> str:
-        self._await("", lambda: lease.refresh().verdicts)
+        self.await_("", lambda: lease.refresh().verdicts)
         return "; ".join(one.sentence for one in lease.verdicts)
 
     def _released(self, gpu: Lease, host: Lease) -> None:
@@ -188,11 +189,11 @@ class HardwareDemo:
         from drydock_client.values import BlueprintChange
 
         self.client.change_blueprint("this-machine", BlueprintChange(min_ready=0))
-        for name in ("devices", "this-machine"):
-            self.client.switch_blueprint(name, "disable")
-        self._await("", lambda: all(lease.refresh().over for lease in self.leases))
-        for one in self._resources("accelerator"):
-            self.client.change_resource(one.id, "retire")
+        for one in self.client.blueprints():
+            self.client.switch_blueprint(one.name, "disable")
+        self.await_("", lambda: all(lease.refresh().over for lease in self.leases))
+        for device in self._resources("accelerator"):
+            self.client.change_resource(device.id, "retire")
         until = clock.monotonic() + PATIENCE
         while clock.monotonic() < until:
             self.client.reclaim()
@@ -205,7 +206,14 @@ class HardwareDemo:
     def _resources(self, type: str) -> list[ResourceInfo]:
         return [one for one in self.client.resources() if one.type == type and one.state == "active"]
 
-    def _await(self, what: str, found: Any) -> None:
+    @property
+    def host(self) -> str:
+        """The id of this machine as a host."""
+        (found,) = self._resources("host")
+        return str(found.id)
+
+    def await_(self, what: str, found: Any) -> None:
+        """Wait until `found` returns something true. Promise `what`, unless it is empty."""
         until = clock.monotonic() + PATIENCE
         while not (there := found()) and clock.monotonic() < until:
             clock.sleep(0.05)
@@ -260,8 +268,9 @@ def _opened(lease: Lease, node: str) -> str:
 
 
 def _row(device: Device) -> tuple[str, ...]:
+    from drydock_agent.pci import NOT_LEASED
+
     model = device.name or device.device_name or f"{device.vendor_id}:{device.device_id}"
-    leased = device.role not in ("display_only", "integrated_gpu", "management", "platform_crypto")
-    state = str(device.readiness or "") if leased else "not leased"
-    why = device.reason if leased else f"Its role is {device.role.replace('_', ' ')}."
+    state = "not leased" if device.role in NOT_LEASED else str(device.readiness or "")
+    why = NOT_LEASED.get(device.role, device.reason)
     return device.id, device.device_class or device.kind, model, state, why

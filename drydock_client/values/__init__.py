@@ -14,6 +14,7 @@ from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, Kin
 from drydock_client.values.costs import BudgetInfo, LeaseEnd, UsageInfo, UsageReport, UsageSum
 from drydock_client.values.events import Attention, EventInfo
 from drydock_client.values.fleet import BackendInfo, InstanceInfo, OrphanInfo, Workers
+from drydock_client.values.hardware import DeviceInfo, HardwareInfo, HardwareScanInfo
 from drydock_client.values.json import to_json
 from drydock_client.values.leases import Explanation, LeaseInfo, Progress, Sibling, Verdict, WaitingInfo
 from drydock_client.values.machines import AccessInfo, Bastion, ConsoleInfo, HostKey, MachineInfo
@@ -46,11 +47,14 @@ __all__ = [
     "ConsoleInfo",
     "CredentialInfo",
     "DeclaredActInfo",
+    "DeviceInfo",
     "Ended",
     "EventInfo",
     "Explanation",
     "FailureInfo",
     "FileInfo",
+    "HardwareInfo",
+    "HardwareScanInfo",
     "HostKey",
     "InstanceInfo",
     "InstanceTypeInfo",

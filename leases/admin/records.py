@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from blueprints.models import RememberedError
@@ -27,6 +27,7 @@ from leases.models import (
     Lease,
     LeaseGroup,
     Part,
+    ReportedHardware,
     ResourceCredential,
     ResourceIdentity,
     Run,
@@ -310,6 +311,27 @@ class FindingAdmin(RecordAdmin):
     blueprint_ = columns.column("blueprint", lambda row: row.sync.blueprint.name, "sync__blueprint__name")
     place = columns.column("place", lambda row: row.sync.place, "sync__place")
     what = columns.values("draft", "draft")
+
+
+@admin.register(ReportedHardware)
+class ReportedHardwareAdmin(RecordAdmin):
+    """The hardware in the last report of each place. The devices are on the page of the hardware of hosts."""
+
+    related = ("sync__blueprint",)
+    list_display = ("sync_", "blueprint_", "place", "counts_", "unready", "size", "changed")
+    search_fields = ("sync__blueprint__name", "sync__place")
+    ordering = ("sync_id",)
+    fields = ("sync_", "blueprint_", "place", "counts_", "unready", "size", "digest", "changed")
+
+    sync_ = columns.link("discovery", "sync")
+    blueprint_ = columns.column("blueprint", lambda row: row.sync.blueprint.name, "sync__blueprint__name")
+    place = columns.column("place", lambda row: row.sync.place, "sync__place")
+    counts_ = columns.values("counts", "counts")
+    changed = columns.time("changed", "changed_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return rows without the content of the reports."""
+        return super().get_queryset(request).defer("content")
 
 
 def _clear(who: Caller, row: Any, given: FormData) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.db.models import Q, QuerySet, Value
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 
 from blueprints.models import RememberedError
 from drydock.core import clock
@@ -35,6 +37,9 @@ def head(row: Resource) -> Head:
         ("type", row.type), ("blueprint", html.link(row.blueprint)), ("for", html.duration(clock.now() - row.since)),
         ("used", html.bar("slots", row.used_slots, row.total_slots)),
     ]  # fmt: skip
+    if (host := host_of(row)) is not None:
+        at = f"{reverse('admin:hardware')}?q={host}"
+        facts.append(("hardware", format_html('<a href="{}">of host {}</a>', at, host)))
     if row.observed:
         facts.append(("observed", row.observed))
     if row.idle_since and row.gone_at is None:
@@ -45,6 +50,14 @@ def head(row: Resource) -> Head:
         facts.append(("ends", html.time(row.dies_at)))
     said = " ".join(part for part in (columns.sentence(row), *(infos.problems(row) or (row.note,))) if part)
     return Head(badges=html.badges(row.state, *flags(row)), sentence=said, facts=facts)
+
+
+def host_of(row: Resource) -> int | None:
+    """Return the id of the host about whose hardware there may be a report: the resource itself, or what it is in."""
+    if row.type == "host":
+        return row.pk
+    host = row.facts.get("host") if "device" in row.facts else None
+    return host if isinstance(host, int) else None
 
 
 def flags(row: Resource) -> list[str]:

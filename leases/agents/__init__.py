@@ -1,5 +1,7 @@
 """Agents: how they join and renew their tokens, what becomes of their reports, and the orders that they fetch.
 
+`reported` shows the hardware that agents, or Drydock itself, last reported.
+
 An agent can only act for the host that it joined for. Everything that it sends is untrusted.
 """
 
@@ -10,6 +12,7 @@ from leases.agents.hardware import accept
 from leases.agents.installation import install_agent, uninstall_agent
 from leases.agents.orders import due, finish
 from leases.agents.program import current as current_program
+from leases.agents.reported import hardware_report, hardware_reports, scan_hardware
 
 __all__ = [
     "accept",
@@ -20,12 +23,15 @@ __all__ = [
     "current_program",
     "due",
     "finish",
+    "hardware_report",
+    "hardware_reports",
     "install_agent",
     "join",
     "new_secret",
     "order_agent",
     "renew",
     "revoke_agent",
+    "scan_hardware",
     "server_version",
     "uninstall_agent",
     "valid_code",

@@ -14,7 +14,7 @@ from leases.models.resource import Capacity, Part, Resource, ResourceCredential
 from leases.models.run import Run
 from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
-from leases.models.sync import Finding, Sync
+from leases.models.sync import Finding, ReportedHardware, Sync
 from leases.models.usage import Usage
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "LeaseGroup",
     "Part",
     "Quota",
+    "ReportedHardware",
     "Resource",
     "ResourceCredential",
     "ResourceIdentity",

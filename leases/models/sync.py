@@ -68,3 +68,29 @@ class Finding(models.Model):
 
     def __str__(self) -> str:
         return f"finding about {self.resource}"
+
+
+class ReportedHardware(models.Model):
+    """The hardware in the last report of a place, with the devices that are not ready and therefore no resources."""
+
+    sync = models.OneToOneField(Sync, primary_key=True, on_delete=models.CASCADE, related_name="hardware")
+    digest = models.CharField(max_length=64)
+    content = models.BinaryField(null=True)
+    """The JSON form of `drydock_agent.Hardware`, compressed with gzip. None if it is larger than what is kept."""
+    size = models.PositiveIntegerField(help_text="Bytes of the report, unpacked.")
+    counts: models.JSONField[Any, Any] = models.JSONField(
+        default=dict, blank=True, db_default=models.Value({}, models.JSONField())
+    )
+    """Number of devices by class, then by readiness, or `failed`."""
+    unready = models.PositiveIntegerField(default=0, db_default=0)
+    """Number of devices that leases could use, and that are not ready or have failed."""
+    changed_at = models.DateTimeField(
+        "changed", db_default=Now(), help_text="Since when the reports have said the same."
+    )
+
+    class Meta:
+        verbose_name = "reported hardware"
+        verbose_name_plural = "reported hardware"
+
+    def __str__(self) -> str:
+        return f"hardware of {self.sync.place or self.sync.blueprint}"

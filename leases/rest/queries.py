@@ -230,6 +230,15 @@ class AgentFilter(Query):
     all: Annotated[Flag, Field(description="Include agents that were revoked.")] = False
 
 
+class HardwareFilter(Query):
+    """Filters for the hardware of hosts."""
+
+    host: Annotated[Word, Field(description="The name or the id of a host.")] = ""
+    blueprint: Word = ""
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
 class OfUser(Query):
     """Filter by user."""
 

@@ -34,6 +34,7 @@ from leases.models import (
     LeaseGroup,
     Part,
     Quota,
+    ReportedHardware,
     Resource,
     ResourceCredential,
     ResourceIdentity,
@@ -128,6 +129,7 @@ def many(lease, count):
         ResourceIdentity.objects.create(resource=things[n], namespace="serial:x", value=f"S{n}")
         ResourceCredential.objects.create(resource=things[n], secrets={"password": SECRET})
         Finding.objects.create(resource=things[n], sync=sync)
+        ReportedHardware.objects.create(sync=sync, digest=f"{n}", content=SECRET.encode(), size=1)
         Search.objects.create(blueprint=blueprints[n])
         Stray.objects.create(blueprint=pool, key=f"dd-{n}", epoch=1, resource_number=n)
     Installation.objects.get_or_create(id=1)

@@ -23,6 +23,7 @@ from leases.models import (
     JoinCode,
     Lease,
     Part,
+    ReportedHardware,
     Resource,
     ResourceCredential,
     ResourceIdentity,
@@ -39,7 +40,7 @@ MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.
 BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
     SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, ResourceCredential, Agent, AgentOrder,
-    JoinCode,
+    JoinCode, ReportedHardware,
 )  # fmt: skip
 
 

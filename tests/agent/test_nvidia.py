@@ -132,6 +132,10 @@ def test_a_report_to_which_the_name_of_a_process_adds_a_gpu_is_not_used():
         '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd" [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]>',
         '<!DOCTYPE x SYSTEM "nvsmi_device_v12.dtd"><!DOCTYPE nvidia_smi_log [<!ENTITY a SYSTEM "file:///etc/passwd">]>',
         '<!DOCTYPE nvidia_smi_log PUBLIC "a" "http://127.0.0.1/x.dtd">',
+        # Billion laughs.
+        '<!DOCTYPE nvidia_smi_log [<!ENTITY z "lol">'
+        + "".join(f'<!ENTITY {a} "{f"&{b};" * 10}">' for a, b in zip("abcdefghi", "zabcdefgh", strict=True))
+        + "]>",
     ],
 )
 def test_entities_and_other_declarations_are_refused(declaration):

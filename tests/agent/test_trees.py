@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -133,12 +137,60 @@ def test_an_endless_tree_is_cut_at_its_limit_with_one_warning(root, drivers):
     assert deep.names("/".join(["a"] * 60)) == ()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-def test_an_unreadable_file_is_a_warning(root, drivers):
-    (root / FUNCTIONS / SOUND / "revision").write_text("0x01")
-    (root / FUNCTIONS / SOUND / "revision").chmod(0)
-    messages = [one.message for one in scanned(root, drivers).warnings]
-    assert messages == ["The file could not be read: Permission denied."]
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Go on as an account that cannot read everything, as root can."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_an_unreadable_file_is_a_warning(drivers):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        root = Path(folder)
+        hand = Hand()
+        hand.function(SOUND, "10de:20b2", "030200", "nvidia")
+        hand.write(root)
+        root.chmod(0o755)
+        (root / FUNCTIONS / SOUND / "revision").write_text("0x01")
+        (root / FUNCTIONS / SOUND / "revision").chmod(0)
+        with unprivileged():
+            hardware = scanned(root, drivers)
+    assert [one.message for one in hardware.warnings] == ["The file could not be read: Permission denied."]
+    assert (hardware.device(SOUND).device_id, hardware.device(SOUND).revision) == ("20b2", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+def test_an_endless_file_does_not_block_and_is_not_read(root, drivers):
+    node = root / FUNCTIONS / SOUND / "revision"
+    try:
+        os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    except PermissionError:
+        pytest.skip("this machine allows no device nodes")
+    hardware = scanned(root, drivers)
+    assert [one.subject.rpartition("/")[2] for one in hardware.warnings] == ["revision"]
+    assert (hardware.device(SOUND).device_id, hardware.device(SOUND).revision) == ("20b2", "")
+    assert fetched(root, drivers).device(SOUND) == hardware.device(SOUND)
+
+
+def test_names_of_10_000_characters_are_left_out(root, drivers):
+    run = subprocess.run(["sh", "-s", str(root)], input=script(drivers), capture_output=True, text=True, check=True)
+    long = "0000:02:00.0" + "0" * 10_000
+    body, end, _ = run.stdout.rpartition("END")
+    text = (
+        body
+        + "".join(line.replace(SOUND, long) for line in body.splitlines(keepends=True)[1:] if SOUND in line)
+        + end
+        + "\n"
+    )
+    hardware = scan(parse_fetched(text), drivers=drivers)
+    assert [one.id for one in hardware.devices] == [SOUND]
+    assert all(len(one.subject) + len(one.message) < 1000 for one in hardware.warnings)
 
 
 def test_output_that_is_cut_off_or_foreign_is_told(root, drivers):

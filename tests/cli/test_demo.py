@@ -27,6 +27,8 @@ SCENES = {
         "The same for the captured tree",
         "CUDA_VISIBLE_DEVICES is GPU-",
         "below it is leased by",
+        "its silence is noticed, under attention",
+        "it returns, and so does the GPU",
         "Nothing is left",
     ),
 }

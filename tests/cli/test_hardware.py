@@ -1,4 +1,4 @@
-"""`drydock hardware`: it needs no database, and says what is ready and what is not and why."""
+"""`drydock hardware`: what this machine has, without a database, and what hosts have, as last reported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from drydock.demo import captured
 from tests.agent.hand import Hand, gpu_xml
 
 
@@ -59,3 +60,57 @@ def test_this_machine_is_scanned(cli):
     document = json.loads(cli("hardware", "scan", "--json").stdout)
     assert document["host"]["cpu"]["threads"] >= 1
     assert "traits" not in document
+
+
+@pytest.fixture
+def cards(cli, host, tmp_path):
+    """A blueprint that finds captured devices in this machine, and a lease on one of them."""
+    captured.write(tmp_path / "captured")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    cli("lease", host, "--ttl", "10m", "--", "true")
+    cli("blueprints", "add", "hw-cards", "accelerators", f"captured={tmp_path / 'captured'}", 'blueprints=["this"]')
+    try:
+        asked = ("accelerator", "-r", "class=gpu", "--keep", "--ttl", "10m", "--wait", "90s")
+        (lease,) = cli.json("lease", *asked)["leases"]
+        yield lease["id"]
+        cli("release", str(lease["id"]))
+        cli("sweep")
+    finally:
+        cli("blueprints", "disable", "hw-cards")
+        for one in cli.json("resources", "list", "--blueprint", "hw-cards"):
+            cli("resources", "retire", str(one["id"]))
+        cli("sweep")
+
+
+@pytest.mark.slow
+def test_the_hardware_of_a_host_is_listed_shown_and_scanned_again(cli, cards):
+    (listed,) = cli.json("hardware", "list", "--blueprint", "hw-cards")
+    assert listed["counts"]["gpu"] == {"ready": 1, "setup_required": 1}
+    name, id = listed["name"], str(listed["host"])
+    (row,) = [one for one in cli("hardware", "list").stdout.splitlines() if "hw-cards" in one]
+    assert "1 of 2 gpu" in row
+    shown = cli("hardware", "show", name, "--blueprint", "hw-cards")
+    rows = {line.split()[0]: line for line in shown.stdout.splitlines()[1:]}
+    assert "(active)" in rows[captured.GPU]
+    assert str(cards) in rows[captured.GPU]
+    assert "setup_required" in rows[captured.UNREADY]
+    assert "Computing needs nvidia." in rows[captured.UNREADY]
+    assert "only drives a display" in shown.stdout
+    assert "This is a captured tree." in shown.stderr
+    device = cli("hardware", "show", id, captured.GPU, "--blueprint", "hw-cards").stdout
+    assert "Tesla P100" in device
+    assert captured.UUID in device
+    assert cli.json("hardware", "show", id, captured.UNREADY)["readiness"] == "setup_required"
+    asked = cli.json("hardware", "scan", id)
+    assert (asked["by"], asked["report"]) == ("discovery", listed["id"])
+    assert captured.GPU in cli("hardware", "scan", id, "--wait").stdout
+    (after,) = cli.json("hardware", "list", "--host", id)
+    assert after["reported_at"] > listed["reported_at"]
+
+
+def test_mistakes_about_hosts_are_told(cli):
+    assert "No hardware of host 'nowhere'" in cli("hardware", "show", "nowhere", code=3).stderr
+    assert "No hardware of host 'nowhere'" in cli("hardware", "scan", "nowhere", code=3).stderr
+    assert "need a host" in cli("hardware", "scan", "--wait", code=2).stderr
+    assert "Leave out the host" in cli("hardware", "show", "nowhere", "--root", "/tmp", code=2).stderr

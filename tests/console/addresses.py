@@ -11,6 +11,8 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from leases.models import ReportedHardware
+
 WORDS = "zebra"
 """Stands in every text that another owner's rows have."""
 SOME = "zebr"
@@ -56,6 +58,8 @@ def _filled(pattern: str) -> Iterator[str]:
         )  # fmt: skip
     elif len(pieces) > 2 and pieces[1] in labels:
         yield from _of_model(pattern, apps.get_model(pieces[1], pieces[2]))
+    elif pattern == "admin/hardware/<int:pk>/":
+        yield from (f"admin/hardware/{row.pk}/" for row in ReportedHardware.objects.all()[:1])
     elif pattern == "admin/autocomplete/":
         fields = (("authorization", "user"), ("authorization", "blueprint"), ("quota", "user"))
         yield from (

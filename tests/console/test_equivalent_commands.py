@@ -22,7 +22,15 @@ from tests.admin.conftest import act, page, rows_of
 from tests.admin.test_pages import many
 from tests.admin.test_registered import MODELS
 
-NAMES = {"id": 7, "name": "pool", "blueprint": "pool", "side": "lease", "side_id": 7, "type": "m1&x=1"}
+NAMES = {
+    "id": 7,
+    "host": "node-1",
+    "name": "pool",
+    "blueprint": "pool",
+    "side": "lease",
+    "side_id": 7,
+    "type": "m1&x=1",
+}
 COMMANDS: Any = typer.main.get_command(app)
 OURS = {str(model._meta.model_name): admin.site._registry[model] for model in MODELS}
 

@@ -69,6 +69,7 @@ LISTS: dict[str, Equivalent] = {
     "fleet": declared("fleet", "drydock fleet", what="Fleet"),
     "instances": declared("instances", "drydock instances list", what="Instances"),
     "agents": declared("agents", "drydock agents list", what="Agents"),
+    "hardware": declared("hardware_reports", "drydock hardware list", what="Hardware of hosts"),
     "tokens": _row("Tokens", "drydock tokens list"),
     "installation": _row("This installation", "drydock installation"),
     "doctor": _row("Checks of the installation", "drydock doctor"),
@@ -139,6 +140,12 @@ PAGES = {
         query="type={type}&credential={name}&all=true",
     ),
     "agent": declared("agent", "drydock agents show {id}", what="This agent"),
+    "hardware.host": declared(
+        "hardware_report", "drydock hardware show {host} --blueprint {name}", what="Hardware of this host"
+    ),
+    "hardware.scan": declared(
+        "scan_hardware", "drydock hardware scan {host} --blueprint {name}", what="Scan this host again"
+    ),
     "joincode.add": declared(
         "create_join_code", "drydock agents join BLUEPRINT --host HOST", what="Create a join code",
         blueprint="BLUEPRINT", host="HOST",
@@ -170,6 +177,7 @@ OF_LIST = {
     "allowance": ("credentials", "offers"),
     "watch": ("leases",), "keptoutput": ("jobs",), "search": ("orphans",), "token": ("tokens", "token.add"),
     "agent": ("agents", "joincode.add"), "joincode": ("agents", "joincode.add"), "agentorder": ("agents",),
+    "reportedhardware": ("hardware",),
 }  # fmt: skip
 
 """The names of the equivalents that the list of each model shows."""

@@ -46,6 +46,17 @@ _BADGES = {
     "reclaim": ("work", "↻"),
     "wait": ("wait", "◷"),
     "no": ("bad", "✕"),
+    "ready": ("good", "●"),
+    "setup required": ("wait", "⚙"),
+    "reboot required": ("wait", "↻"),
+    "unsupported": ("over", "○"),
+    "not leased": ("over", "○"),
+    "failed": ("bad", "✕"),
+    "failing": ("bad", "✕"),
+    "silent": ("bad", "◌"),
+    "expected": ("wait", "◷"),
+    "unread": ("wait", "◷"),
+    "closed": ("wait", "‖"),
 }
 
 """The tone and the icon of each state, flag or answer.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
@@ -14,6 +18,7 @@ from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 
 from blueprints import registry
+from blueprints.answers import Json
 from blueprints.contract import Discovers, Reports
 from blueprints.models import Blueprint
 from blueprints.reports import Report, as_json, digest
@@ -25,11 +30,14 @@ from leases.engine.core import specs
 from leases.engine.core.database import Busy, refuse_inside_transaction, run
 from leases.engine.core.token_lease import TokenLease
 from leases.engine.sync import findings, identities
+from leases.messaging import hints
 from leases.models import Resource, Sync
 
 log = logging.getLogger(__name__)
 
 MOST_PAGES = 10_000
+MOST_HARDWARE = 4 << 20
+"""The largest hardware in bytes of JSON that is kept. Agents cannot report more."""
 RESYNC = 3600.0
 """Seconds after which an unchanged report is stored again."""
 _TASKS = TokenLease(
@@ -45,6 +53,8 @@ class Reading:
     digest: str
     drafts: Callable[[], Sequence[Draft]]
     incomplete: str = ""
+    hardware: Json | None = None
+    """The hardware in the report, in its JSON form, if the kind reports hardware."""
 
 
 def due() -> int:
@@ -74,6 +84,12 @@ def interval(blueprint: Blueprint) -> float:
     """Return the seconds between two discoveries, as set by the blueprint, or else by its kind, or else by Drydock."""
     own = blueprint.discovery_interval or getattr(registry.kind(blueprint.kind), "discovery_interval", None)
     return float(settings.DRYDOCK.discovery_interval_seconds if own is None else own.total_seconds())
+
+
+def soon(sync: Sync) -> None:
+    """Make the discovery of a place due now, because an operator asked for it."""
+    Sync.objects.filter(pk=sync.pk).update(due_at=Now())
+    hints.after_commit("discover", sync.blueprint_id, sync.place)
 
 
 def _discover(sync: Any, token: uuid.UUID) -> tuple[int | None, str]:
@@ -125,6 +141,7 @@ def _reading(kind: Reports, config: Any, generation: int, pages: Sequence[Report
     return Reading(
         digest=digest(generation, pages), incomplete=next((page.incomplete for page in pages if page.incomplete), ""),
         drafts=lambda: [draft for page in pages for draft in kind.drafts_from(config, page)],
+        hardware=pages[0].content if kind.reports_hardware else None,
     )  # fmt: skip
 
 
@@ -166,6 +183,8 @@ def _is_unchanged(sync: Sync, reading: Reading) -> bool:
 
 def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUID) -> str:
     """Store what was found while the token is valid. Return the problems in words, or an empty string."""
+    if reading.hardware is not None:
+        _keep_hardware(sync, reading.hardware, token)
     keep = partial(_TASKS.keep, sync.blueprint_id, sync.place, token=token)
     done = findings.store(sync, found, complete=not reading.incomplete, keep=keep)
     if done is None:
@@ -178,6 +197,34 @@ def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUI
         return _says(reading)
     said = f"{len(done.rejected)} of {len(found)} resources could not be registered: "
     return redact(f"{_says(reading)} {said}{'; '.join(map(str, done.rejected))}".strip())[:2000]
+
+
+_KEEP_HARDWARE = """
+    INSERT INTO leases_reportedhardware (sync_id, digest, content, size, counts, unready, changed_at)
+    SELECT id, %s, %s, %s, %s::jsonb, %s, clock_timestamp() FROM leases_sync WHERE id = %s AND token = %s
+    ON CONFLICT (sync_id) DO UPDATE SET digest = excluded.digest, content = excluded.content, size = excluded.size,
+        counts = excluded.counts, unready = excluded.unready, changed_at = excluded.changed_at
+    WHERE leases_reportedhardware.digest <> excluded.digest"""
+
+
+def _keep_hardware(sync: Sync, hardware: Json, token: uuid.UUID) -> None:
+    """Keep the hardware of a report while the token is valid, unless it is the same as before.
+
+    Only the counts are kept of a report that is larger than `MOST_HARDWARE`.
+    """
+    text = json.dumps(hardware, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    content = gzip.compress(text, 6, mtime=0) if len(text) <= MOST_HARDWARE else None
+    counts: dict[str, Counter[str]] = {}
+    unready = 0
+    for one in hardware.get("devices", ()):
+        state = one.get("readiness") or "unsupported"
+        if state == "ready" and one.get("health") == "failed":
+            state = "failed"
+        if name := one.get("device_class"):
+            counts.setdefault(name, Counter())[state] += 1
+            unready += state != "ready"
+    said = (sha256(text).hexdigest(), content, len(text), json.dumps(counts), unready, sync.pk, token)
+    run(_KEEP_HARDWARE, said)
 
 
 def _says(reading: Reading) -> str:

@@ -7,7 +7,7 @@ import drydock.core.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("leases", "0043_resolutions"),
+        ("leases", "0047_wholes"),
     ]
 
     operations = [
