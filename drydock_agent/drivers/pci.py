@@ -16,6 +16,8 @@ _FILES = (
     "infiniband",
 )  # fmt: skip
 
+_LINK_FILES = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+
 PASS_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 """Kernel drivers that reserve a function for pass-through to a guest."""
 
@@ -120,10 +122,10 @@ def _vfs(tree: Tree, folder: str, present: frozenset[str]) -> tuple[str, ...]:
 
 def _link(tree: Tree, folder: str, present: frozenset[str]) -> Link | None:
     values: dict[str, str] = {
-        name: (tree.read(f"{folder}/{name}") or "").split(" ")[0]
-        for name in ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
-        if name in present
+        name: (tree.read(f"{folder}/{name}") or "").split(" ")[0] for name in _LINK_FILES if name in present
     }
+    if not values:
+        return None
 
     def speed(name: str) -> float | None:
         try:
@@ -145,6 +147,8 @@ def _link(tree: Tree, folder: str, present: frozenset[str]) -> Link | None:
 
 def _errors(tree: Tree, folder: str, present: frozenset[str]) -> tuple[str, ...]:
     """Return a sentence for each type of uncorrectable error that PCIe's error reporting has counted."""
+    if "aer_dev_fatal" not in present and "aer_dev_nonfatal" not in present:
+        return ()
     found = []
     for name, total, what in (("aer_dev_fatal", "TOTAL_ERR_FATAL", "fatal"),
                               ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL", "non-fatal")):  # fmt: skip
