@@ -45,9 +45,14 @@ class Rejected:
 
 
 def digest(generation: int, pages: Sequence[Report]) -> str:
-    """Return a hash of the blueprint's generation and the content of the pages. Raises ValueError."""
-    text = json.dumps([generation, *(page.content for page in pages)], sort_keys=True, allow_nan=False)
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    """Return the blueprint's generation, a colon, and a hash of the content of the pages. Raises ValueError."""
+    return f"{generation}:{content_digest([page.content for page in pages])}"
+
+
+def content_digest(contents: Sequence[object]) -> str:
+    """Return a hash of JSON values, in 40 characters. Raises ValueError."""
+    text = json.dumps(contents, sort_keys=True, allow_nan=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 def as_json(draft: Draft) -> Json:
