@@ -28,7 +28,7 @@ cd "${0%/*}/state" || exit 9
 value() { cat "$1"; }
 [ "$1" != -i ] || { echo "$2" >asked 2>/dev/null; shift 2; }
 case $1 in
-  -L) echo "GPU 0: Tesla P100-PCIE-16GB";;
+  -L) echo "GPU 0: Tesla P100-PCIE-16GB (UUID: @uuid@)";;
   -q)
     sed -e "s/@used@/$(value used)/" -e "s/@compute_mode@/$(value compute_mode)/" -e "s/@ecc@/$(value ecc)/" \
       -e "s/@power@/$(value power)/" -e "s,@processes@,$(value processes)," template
@@ -66,7 +66,7 @@ class FakeSmi:
             each.chmod(0o777)
         (self.state / "template").write_text(_XML)
         self.set(**FRESH)
-        (folder / "nvidia-smi").write_text(_PROGRAM)
+        (folder / "nvidia-smi").write_text(_PROGRAM.replace("@uuid@", captured.UUID))
         (folder / "nvidia-smi").chmod(0o755)
 
     def set(self, **values: str) -> None:
