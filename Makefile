@@ -11,7 +11,7 @@ NUMPROCESSES ?= 3
 # In CI a failed test is retried twice, because the machine may be busy. The summary lists it as RERUN.
 RERUNS ?= $(if $(CI),2,0)
 
-.PHONY: help demo demo-hardware demo-cloud up test test-as-user test-slow test-changed test-vm chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
+.PHONY: help demo demo-hardware demo-cloud up test test-as-user test-slow test-changed test-vm test-gpu qemu-tree chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -44,6 +44,12 @@ test-as-user: install-dev peers ## run the tests that differ for an ordinary use
 
 test-vm: install-dev ## boot a Debian in QEMU with Drydock's user data, and log in (minutes; needs root)
 	@$(BIN)/python -m tests.clouds.vm
+
+test-gpu: install ## find, lease, enforce and clean an NVIDIA GPU of this machine (needs root; TO=folder keeps what it saw)
+	@$(BIN)/python -m tests.accelerators.gpu $(if $(TO),--to $(TO))
+
+qemu-tree: install-dev ## capture the tree of an emulated disk with VFs again (needs apt and qemu-system-x86)
+	@$(BIN)/python -m tests.agent.qemu
 
 chaos: install-dev ## run 1,000 leases with faults, and verify all guarantees (SEED=7 repeats a run; SHORT=1: 60 leases)
 	@$(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short)

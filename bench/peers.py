@@ -68,13 +68,13 @@ def _database() -> str:
 def _measured(make: Callable[[], Callable[[], object]], server: int, database: str, count: int) -> tuple[float, float]:
     """Cycles a second by all clients, and milliseconds of CPU of server and database for one."""
     web.rate(make, CLIENTS, 5)
-    before = _cpu(server, database)
+    before = cpu_of_server(server, database)
     found = web.rate(make, CLIENTS, count)
-    return found, (_cpu(server, database) - before) / (CLIENTS * count) * 1000
+    return found, (cpu_of_server(server, database) - before) / (CLIENTS * count) * 1000
 
 
-def _cpu(server: int, database: str) -> float:
-    """CPU seconds of a server with its children, and of all connections to a database of this machine."""
+def cpu_of_server(server: int, database: str = "") -> float:
+    """CPU seconds of a server with its children, and of all connections to a database of this machine, if given."""
     import psutil
 
     from leases.engine.core.database import rows

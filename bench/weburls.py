@@ -1,4 +1,4 @@
-"""The product's addresses, and beside them a bare DRF view that inserts one row. For the bench's web process."""
+"""The product's addresses, and beside them bare DRF views that insert or read one row. For the bench's web process."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ class Bare(APIView):
         with connection.cursor() as cursor:
             cursor.execute("INSERT INTO bench_bare (body) VALUES (%s) RETURNING id", [request.data["type"]])
             return Response({"id": cursor.fetchone()[0]}, status=201)
+
+    def put(self, request: Request) -> Response:
+        """Parse the body, and read one row."""
+        found = len(request.data)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT id, body FROM bench_bare WHERE id = %s", [1])
+            row = cursor.fetchone()
+        return Response({"id": row[0] if row else None, "found": found})
 
 
 urlpatterns = [path("bare/", Bare.as_view()), *urls.urlpatterns]

@@ -45,12 +45,17 @@ class Rejected:
 
 
 def digest(generation: int, pages: Sequence[Report]) -> str:
-    """Return a hash of a blueprint's generation and the content of a report's pages.
+    """Return the blueprint's generation, a colon, and a hash of the content of a report's pages.
 
     Raises ValueError if the content is not valid JSON.
     """
-    text = json.dumps([generation, *(page.content for page in pages)], sort_keys=True, allow_nan=False)
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{generation}:{content_digest([page.content for page in pages])}"
+
+
+def content_digest(contents: Sequence[object]) -> str:
+    """Return a hash of JSON values, in 40 characters. Raises ValueError if one is not valid JSON."""
+    text = json.dumps(contents, sort_keys=True, allow_nan=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 def as_json(draft: Draft) -> Json:

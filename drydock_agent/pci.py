@@ -57,6 +57,8 @@ def functions(tree: Tree) -> dict[str, Ids]:
 
 def _functions(tree: Tree) -> dict[str, Ids]:
     found = sorted((name for name in tree.names(FUNCTIONS) if address(name) == name), key=order)
+    for one in found:
+        tree.names(f"{FUNCTIONS}/{one}")  # what a listed folder has is known without asking for each file
     return {
         one: Ids(*(hexadecimal(tree, f"{FUNCTIONS}/{one}/{name}", digits) for name, digits in _IDS)) for one in found
     }

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from drydock_agent import pci
 from drydock_agent.driver import Drivers, load_drivers
-from drydock_agent.facts import Device, Hardware, Host, Readiness, ScanWarning
+from drydock_agent.facts import Device, Hardware, Host, Readiness, ScanWarning, changed
 from drydock_agent.identity import identity
 from drydock_agent.names import PciNames, system_names
 from drydock_agent.tools import collect
@@ -82,7 +82,7 @@ def _merged(id: str, known: Device | None, new: Device, by: str, decided: dict[s
     if known is None:
         if new.readiness is not None:
             decided[id] = by
-        return dataclasses.replace(new, id=id, found_by=(by,))
+        return changed(new, id=id, found_by=(by,))
     changes: dict[str, Any] = _set_fields(known, new)
     changes.pop("id", None)
     if new.readiness is not None:
@@ -94,7 +94,7 @@ def _merged(id: str, known: Device | None, new: Device, by: str, decided: dict[s
             changes |= {"readiness": new.readiness, "reason": new.reason}
             decided[known.id] = by
     changes["found_by"] = (*known.found_by, by)
-    return dataclasses.replace(known, **changes)
+    return changed(known, **changes)
 
 
 def _with(known: Host, new: Host) -> Host:
@@ -134,7 +134,7 @@ def _named(device: Device, names: PciNames) -> Device:
         "device_name": device.device_name or names.device(device.vendor_id, device.device_id),
         "subsystem_name": device.subsystem_name or names.subsystem(device.vendor_id, device.device_id, board),
     }
-    return dataclasses.replace(device, **found) if any(found.values()) else device
+    return changed(device, **found) if any(found.values()) else device
 
 
 def _real(identities: Any) -> dict[str, str]:
@@ -143,7 +143,7 @@ def _real(identities: Any) -> dict[str, str]:
 
 def _identified(devices: list[Device]) -> tuple[list[Device], list[ScanWarning]]:
     """Leave out placeholders, and every identity that two devices report."""
-    clean = [dataclasses.replace(one, identities=_real(one.identities)) if one.identities else one for one in devices]
+    clean = [changed(one, identities=_real(one.identities)) if one.identities else one for one in devices]
     count = Counter(pair for one in clean for pair in one.identities.items())
     twice = sorted(f"{key} {text}" for (key, text), times in count.items() if times > 1)
     warnings = [
@@ -151,5 +151,5 @@ def _identified(devices: list[Device]) -> tuple[list[Device], list[ScanWarning]]
     ]
     for n, one in enumerate(clean if twice else ()):
         kept = {key: text for key, text in one.identities.items() if count[key, text] == 1}
-        clean[n] = dataclasses.replace(one, identities=kept)
+        clean[n] = changed(one, identities=kept)
     return clean, warnings

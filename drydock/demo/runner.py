@@ -10,7 +10,9 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -20,15 +22,30 @@ from drydock.demo.hardware import HardwareDemo
 from drydock.demo.script import Demo
 
 
+class Scenes(Protocol):
+    """What a demo shows."""
+
+    def run(self) -> None:
+        """Run all scenes."""
+        ...
+
+
 def main(*, hardware: bool = False) -> int:
     """Run the demo, or that of hardware, and return its exit status."""
+    code = run(HardwareDemo if hardware else Demo)
+    if code == 0:
+        DemoOutput().scene("All checks passed. Next: docs/tour.md, or drydock lease --help")
+    return code
+
+
+def run(make: Callable[[DemoOutput], Scenes]) -> int:
+    """Run scenes in a state folder of their own, and return the exit status."""
     stage = DemoOutput()
     state = own_state()
     code = 0
     try:
         with stoppable():
-            scenes = HardwareDemo(stage) if hardware else Demo(stage)
-            scenes.run()
+            make(stage).run()
     except Stopped as stopped:
         code = stopped.code
     except Exception as error:
@@ -41,8 +58,6 @@ def main(*, hardware: bool = False) -> int:
     if stage.broken:
         print(f"\nThe demo failed: {'; '.join(stage.broken)}", file=sys.stderr)
         return FAILURE
-    if code == 0:
-        stage.scene("All checks passed. Next: docs/tour.md, or drydock lease --help")
     return code
 
 

@@ -16,6 +16,8 @@ _FILES = (
     "aer_dev_correctable", "infiniband",
 )  # fmt: skip
 
+_LINK_FILES = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+
 PASS_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 """Kernel drivers that reserve a function for pass-through to a guest."""
 
@@ -119,10 +121,10 @@ def _vfs(tree: Tree, folder: str, present: frozenset[str]) -> tuple[str, ...]:
 
 def _link(tree: Tree, folder: str, present: frozenset[str]) -> Link | None:
     values: dict[str, str] = {
-        name: (tree.read(f"{folder}/{name}") or "").split(" ")[0]
-        for name in ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
-        if name in present
+        name: (tree.read(f"{folder}/{name}") or "").split(" ")[0] for name in _LINK_FILES if name in present
     }
+    if not values:
+        return None
 
     def speed(name: str) -> float | None:
         try:

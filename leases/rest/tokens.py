@@ -13,7 +13,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet, Value
 from django.db.models.functions import Least, Now
 
@@ -87,6 +87,29 @@ def create_for_agent(agent: Agent) -> tuple[str, dt.datetime]:
         )  # fmt: skip
     token.refresh_from_db(fields=["expires_at"])
     return secret, token.expires_at
+
+
+_FIELDS: list[Any] = list(Agent._meta.concrete_fields)
+_AGENT = f"""
+    SELECT {", ".join(f"a.{field.column}" for field in _FIELDS)}, t.expires_at <= statement_timestamp()
+    FROM rest_token t JOIN leases_agent a ON a.id = t.agent_id
+    WHERE t.digest = %s AND t.scope = %s AND t.revoked_at IS NULL AND a.revoked_at IS NULL"""  # noqa: S608  (our columns)
+
+
+def agent_of(secret: str) -> tuple[Agent, bool] | None:
+    """Return the agent with this token, and whether the token has expired; None if one of them was revoked.
+
+    Every agent sends its token once a minute, and the ORM takes ten times as long to compose a statement like this one.
+    """
+    found = rows(_AGENT, (digest(secret), AGENT), hot=True) if secret.startswith(PREFIX) else []
+    if not found:
+        return None
+    *values, expired = found[0]
+    read = [
+        field.from_db_value(value, None, connection) if hasattr(field, "from_db_value") else value
+        for field, value in zip(_FIELDS, values, strict=True)
+    ]
+    return Agent.from_db(connection.alias, [field.attname for field in _FIELDS], read), bool(expired)
 
 
 def _room(holder: Caller) -> None:

@@ -31,7 +31,7 @@ value() { cat "$1"; }
 [ "$1" != -i ] || { echo "$2" >asked 2>/dev/null; shift 2; }
 case $1 in
   -L)
-    echo "GPU 0: Tesla P100-PCIE-16GB (UUID: GPU-3f1c9a52-7d0e-4b86-a1c4-52d90e6b7f13)"
+    echo "GPU 0: Tesla P100-PCIE-16GB (UUID: @uuid@)"
     n=0
     while read -r instance profile; do
       [ -z "$instance" ] || printf '  MIG %-11s Device %2d: (UUID: MIG-%s-%s)\n' "$profile" $n $instance "$(value made)"
@@ -129,7 +129,7 @@ class FakeSmi:
             each.chmod(0o777)
         (self.state / "template").write_text(_XML)
         self.set(**FRESH, made="0", most="7", profiles=PROFILES)
-        (folder / "nvidia-smi").write_text(_PROGRAM)
+        (folder / "nvidia-smi").write_text(_PROGRAM.replace("@uuid@", captured.UUID))
         (folder / "nvidia-smi").chmod(0o755)
 
     def set(self, **values: str) -> None:

@@ -7,10 +7,9 @@ import subprocess
 
 import pytest
 
-from drydock_agent import FolderTree, Hardware, MemoryTree, parse_fetched, scan, script
+from drydock_agent import Device, FolderTree, Hardware, MemoryTree, parse_fetched, scan, script
 from drydock_agent.facts import Readiness
-from tests import peers
-from tests.agent import captured
+from tests.agent import captured, test_families
 
 pytestmark = captured.needed
 
@@ -84,16 +83,7 @@ def test_the_json_form_gives_the_same_facts_and_is_the_same_at_every_scan(name, 
 @pytest.mark.parametrize("name", captured.names())
 def test_lspci_agrees(name, capture, found):
     root = capture(name)
-    run = subprocess.run(
-        [peers.require("lspci"), "-A", "linux-sysfs", "-O", f"sysfs.path={root}/sys/bus/pci", "-Dnvmm"],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    listed = {}
-    for block in run.stdout.strip().split("\n\n"):
-        fields = dict(line.split(":\t", 1) for line in block.splitlines())
-        listed[fields["Slot"]] = (fields["Class"], fields["Vendor"], fields["Device"])
-    devices = [one for one in found(name).devices if "/" not in one.id]
-    assert listed == {one.id: (one.pci_class[:4], one.vendor_id, one.device_id) for one in devices}
+    captured.assert_lspci_agrees(found(name).devices, "-A", "linux-sysfs", "-O", f"sysfs.path={root}/sys/bus/pci")
 
 
 def test_trap_a_domain_of_five_digits_is_kept_and_sorted_by_number(found):
@@ -199,3 +189,90 @@ def test_trap_a_made_up_uuid_identifies_nothing(drivers):
 
     assert uuid("rtx-3090-v12.xml") is None
     assert uuid("tesla-t4.xml") == "GPU-d37e67a5-91dd-3774-a5cb-99096249601a"
+
+
+def smi(name: str, drivers) -> Device:
+    """The only device of a captured nvidia-smi output."""
+    facts = captured.expected()["nvidia_smi"][name]
+    text = (captured.CAPTURES / facts["file"]).read_text()
+    (device,) = scan(MemoryTree({"drydock-tools/nvidia-smi.out": text}), drivers=drivers).devices
+    return device
+
+
+def test_trap_a_virtual_machine_has_no_accelerators(found):
+    hardware = found(TWO_PA)
+    assert hardware.host.dmi["product_name"] == "CloudStack KVM Hypervisor"
+    assert not [one for one in hardware.devices if one.role == "lease_candidate"]
+
+
+def test_trap_parts_that_were_added_to_a_tree_are_read_like_others(found, capture):
+    assert capture(PHI).name == "32em64t-2n8c+1mic"
+    disk = found(PHI).device("0000:00:02.0")
+    assert (disk.kind, disk.numa_node, disk.nodes) == ("nvme", None, ("/dev/nvme0n1",))
+
+
+def test_trap_ids_that_were_removed_leave_the_name(drivers):
+    a10g, rtx = smi("a10g.xml", drivers), smi("rtx-3090-v12.xml", drivers)
+    assert (a10g.vendor_id, a10g.device_id, a10g.name) == ("10de", "", "NVIDIA A10G")
+    assert (rtx.device_id, rtx.subsystem_vendor_id, rtx.name) == ("", "", "NVIDIA GeForce RTX 3090")
+    assert not {"serial", "uuid"} & rtx.identities.keys()
+
+
+def test_trap_a_screen_is_no_compute_process_and_a_compute_process_is(drivers):
+    def processes(name: str) -> tuple[object, object]:
+        attributes = smi(name, drivers).attributes
+        return attributes["compute_processes"], attributes["graphics_processes"]
+
+    assert processes("a10g.xml") == (0, 1)
+    assert processes("rtx-3090-v12.xml") == (0, 0)
+    assert processes("tesla-t4.xml") == (1, 1)
+
+
+def test_trap_both_versions_of_the_document_are_read(drivers):
+    for name, version in (("tesla-t4.xml", "v11"), ("rtx-3090-v12.xml", "v12")):
+        assert version in captured.expected()["nvidia_smi"][name]["dtd"]
+        assert smi(name, drivers).memory_mib == captured.expected()["nvidia_smi"][name]["gpus"][0]["memory_total_MiB"]
+
+
+TRAPS = {
+    "PCI domain 0x10000": test_trap_a_domain_of_five_digits_is_kept_and_sorted_by_number,
+    "that address was probably edited": test_trap_a_domain_of_five_digits_is_kept_and_sorted_by_number,
+    "virtual machine (CloudStack": test_trap_a_virtual_machine_has_no_accelerators,
+    "driver links dangle": test_trap_driver_links_dangle,
+    "ConnectX-3 is class 0280": test_trap_infiniband_of_class_0280_is_no_wifi,
+    "/sys/class/infiniband also holds scif0": (
+        test_families.test_trap_the_xeon_phi_and_its_infiniband_card_are_read_and_scif0_is_not_a_card
+    ),
+    "112 of the 137 functions": test_trap_uncore_devices_of_the_processor_are_no_accelerators,
+    "pmem/dax devices were added": test_trap_parts_that_were_added_to_a_tree_are_read_like_others,
+    "root directory in the archive": test_trap_parts_that_were_added_to_a_tree_are_read_like_others,
+    "the BMC VGA": test_trap_the_screen_of_the_bmc_is_listed_and_not_a_candidate,
+    "iommu_group links dangle": test_trap_links_to_iommu_groups_dangle_and_groups_have_all_their_members,
+    "functions of one iommu_group": test_trap_links_to_iommu_groups_dangle_and_groups_have_all_their_members,
+    "the GPU 0000:00:02.0 is integrated": test_trap_graphics_inside_the_processor_is_not_a_candidate,
+    "GPU has class 0302": test_trap_a_gpu_of_class_0302_is_found_beside_a_virtual_screen,
+    "no iommu_group files": test_trap_without_iommu_groups_there_are_no_members,
+    "device class 0x000200": test_trap_a_base_class_of_zeros_is_read,
+    "class 1200 device": test_trap_an_accelerator_of_unknown_id_is_found_by_its_class,
+    "VGA 1af4:1050": test_accelerators_have_their_roles_and_only_whole_devices_are_candidates,
+    "pci_device_id is zeroed": test_trap_ids_that_were_removed_leave_the_name,
+    "Xorg graphics process only": test_trap_a_screen_is_no_compute_process_and_a_compute_process_is,
+    "pass-through GPU of a cloud VM": test_every_gpu_of_nvidia_smi_is_as_expected,
+    "pci ids are the text [REDACTED]": test_trap_ids_that_were_removed_leave_the_name,
+    "no processes: free": test_trap_a_screen_is_no_compute_process_and_a_compute_process_is,
+    "v11 document": test_trap_both_versions_of_the_document_are_read,
+    "one compute process": test_trap_a_screen_is_no_compute_process_and_a_compute_process_is,
+    "the text ends in a stray block": test_families.test_trap_proc_crypto_has_a_stray_block_and_no_hardware,
+    "one name can have several drivers": test_families.test_trap_proc_crypto_has_a_stray_block_and_no_hardware,
+    "no hardware engine is among": test_families.test_trap_proc_crypto_has_a_stray_block_and_no_hardware,
+    "procfs/crypto_corrupted": test_families.test_trap_proc_crypto_has_a_stray_block_and_no_hardware,
+}
+"""The test of each trap, by the beginning of its description."""
+
+
+def test_every_trap_of_the_captures_has_a_test():
+    facts = captured.expected()
+    sections = [*facts["sysfs"].values(), *facts["nvidia_smi"].values(), facts["procfs"]]
+    traps = {trap for section in sections for trap in section["traps"]}
+    assert not [trap for trap in traps if not trap.startswith(tuple(TRAPS))]
+    assert not [begin for begin in TRAPS if not any(trap.startswith(begin) for trap in traps)]

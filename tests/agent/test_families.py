@@ -326,7 +326,8 @@ def test_trap_proc_crypto_has_a_stray_block_and_no_hardware(drivers):
 def test_names_come_from_pci_ids_where_it_is_there():
     names = PciNames(
         "# comment\n10dd  Other\n\t15f8  No\n10de  NVIDIA Corporation\n\t15f8  GP100GL [Tesla P100]\n"
-        "\t\t10de 118f  Tesla P100 board\n\t15f9  Next\n\t\t10de 118f  Wrong\n10df  Emulex\n\t15f8  No\nC 03  Display\n"
+        "# comment\n\t\t10de 11da  Other board\n\t\t10de 118f  Tesla P100 board\n\t15f9  Next\n"
+        "\t\t10de 118f  Wrong\n10df  Emulex\n\t15f8  No\nC 03  Display\n"
     )
     hand = Hand()
     hand.function("0000:06:00.0", "10de:15f8", "030200", "nvidia", subsystem_vendor="0x10de", subsystem_device="0x118f")

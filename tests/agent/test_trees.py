@@ -31,7 +31,10 @@ from drydock_agent import (
     script,
 )
 from drydock_agent.fetch import FetchFailed
+from drydock_agent.messages import HardwareReport
+from drydock_agent.program.host import ThisHost, now
 from drydock_agent.wire import Malformed
+from tests.agent import captured
 from tests.agent.hand import FUNCTIONS, Hand
 
 SOUND = "0000:01:00.0"
@@ -238,15 +241,25 @@ def test_this_machine_gives_the_same_three_ways(drivers):
     run = subprocess.run(["sh", "-s"], input=script(drivers), capture_output=True, text=True, timeout=60, check=True)
     assert run.stderr == ""
     there = scan(parse_fetched(run.stdout), drivers=drivers)
-    assert there.devices == here.devices
-    assert (there.host.cpu, there.host.numa_nodes, there.host.crypto) == (
-        here.host.cpu, here.host.numa_nodes, here.host.crypto
-    )  # fmt: skip
+    sent = HardwareReport(sequence=1, boot_id="", time=now(), hardware=ThisHost().hardware()).to_body(compress=True)
+    reported = HardwareReport.from_body(sent, "gzip").hardware
+    for other in (there, reported):
+        assert other.devices == here.devices
+        assert (other.host.cpu, other.host.numa_nodes, other.host.crypto, other.host.dmi, other.host.identities) == (
+            here.host.cpu, here.host.numa_nodes, here.host.crypto, here.host.dmi, here.host.identities
+        )  # fmt: skip
     functions = Path("/sys/bus/pci/devices")
     listed = sorted(os.listdir(functions)) if functions.is_dir() else []
     assert sorted(one.id for one in here.devices if one.pci_class) == listed
     assert here.host.cpu.threads >= 1
     assert here.traits == ()
+
+
+def test_lspci_agrees_on_this_machine(drivers):
+    if not Path("/sys/bus/pci/devices").is_dir():
+        pytest.skip("this machine has no PCI functions")
+    devices = scan(local_tree(drivers), drivers=drivers).devices
+    captured.assert_lspci_agrees(devices, "-A", "linux-sysfs")
 
 
 class Odd:

@@ -23,6 +23,8 @@ SECTIONS = {
     "sweep, 10 resources",
     "5 machines asked for at once, until all are leased", "request to create sent, p50",
     "the longest that a worker was at one step", "of 20 offers: nothing that fits",
+    "statements of a report of 8 GPUs, none changed", "PUT hardware, nothing changed, 19 KiB",
+    "1000 agents, each reporting every 60 s",
     "statements of a listing of 2 machines that all changed", "CPU of a listing of 2 machines, all changed",
 }  # fmt: skip
 
@@ -47,4 +49,6 @@ def test_every_section_gives_its_figures(tmp_path):
     assert found["leases of these cycles that were never active"]["value"] == 0
     assert found["cloud SDKs imported by a worker"]["value"] == 0
     assert found["statements of a listing of 2 machines that all changed"]["value"] <= 20
+    statements = [one for name, one in found.items() if name.startswith("statements of a report of 8 GPUs")]
+    assert [one["ratio"] <= 1 for one in statements] == [True] * 3
     assert not list(Path("/tmp").glob(f"dd-bench-{done.pid}-*"))

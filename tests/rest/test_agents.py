@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from drydock.core import clock
 from drydock_agent import Device, Hardware, Host
+from drydock_agent.facts import Readiness
 from drydock_agent.messages import HardwareReport, Hello, timestamp
 from leases import agents
 from leases.engine.core.database import rows
@@ -328,18 +329,91 @@ def test_a_disabled_blueprint_takes_no_reports(joined, pool, who):
     assert "disabled" in agents.agents(who)[0].message
 
 
-def test_an_unchanged_report_takes_at_most_three_statements_besides_authentication(joined):
+def statements(work):
+    """The statements of a report, without that of the authentication."""
+    with CaptureQueriesContext(connection) as sent:
+        work()
+    found = [one["sql"] for one in sent.captured_queries if "rest_token" not in one["sql"]]
+    assert len(sent) - len(found) == 1
+    return [one for one in found if not one.startswith(("SAVEPOINT", "RELEASE", "BEGIN", "COMMIT"))]
+
+
+def test_an_unchanged_report_takes_at_most_three_statements_and_writes_no_resource(joined):
     agent = joined()
     agent.report("0000:01:00.0", "0000:02:00.0")
     settle()
     agent.report("0000:01:00.0", "0000:02:00.0")
     before = rows("SELECT xmin, id FROM leases_resource ORDER BY id")
-    with CaptureQueriesContext(connection) as sent:
-        agent.report("0000:01:00.0", "0000:02:00.0")
-    said = [one["sql"] for one in sent.captured_queries if "rest_token" not in one["sql"]]
-    assert len(said) <= 3, said
-    assert len(sent) <= 4
+    said = statements(lambda: agent.report("0000:01:00.0", "0000:02:00.0"))
+    assert 1 + len(said) <= 3, said
     assert rows("SELECT xmin, id FROM leases_resource ORDER BY id") == before
+
+
+@pytest.mark.parametrize("changed", [1, 4])
+def test_a_changed_report_takes_six_statements_and_four_for_each_changed_device(joined, blueprint, changed):
+    blueprint("hosts", resource_type="host", max_resources=1, min_ready=1)
+    settle()
+    blueprint("found", kind="accelerators", config={"reports": "sent"}, resource_type="accelerator")
+    agent = joined(blueprint="found", host=str(Resource.objects.get().pk))
+
+    def cards(memory):
+        return [
+            Device(
+                id=f"0000:0{n}:00.0", device_class="gpu", role="lease_candidate", readiness=Readiness.READY,
+                identities={"uuid": f"GPU-140000{n}0-0000-4000-8000-000000000001"},
+                memory_mib=memory if n < changed else 1,
+            )
+            for n in range(4)
+        ]  # fmt: skip
+
+    agent.report(*cards(2))
+    settle()
+    agent.report(*cards(2))
+    said = statements(lambda: agent.report(*cards(3)))
+    assert len(said) <= 6 + 4 * changed, said
+    assert Resource.objects.filter(attributes__memory_mib=3).count() == changed
+
+
+def test_an_unchanged_report_is_not_believed_from_another_host_or_twice(joined):
+    agent = joined()
+    agent.report("0000:01:00.0")
+    assert agent.report("0000:01:00.0")["stored"] is False
+    last = agent.document("0000:01:00.0")
+    assert agent.send("PUT", "me/hardware", last)["stored"] is False
+    assert agent.send("PUT", "me/hardware", last, code=409)["field"] == "sequence"
+    # Its row says that it is another host, as after a new join.
+    Agent.objects.update(identities=OTHER, problem="")
+    found = agent.report("0000:01:00.0", code=403)
+    assert found["field"] == "hardware.host.identities.dmi_uuid"
+
+
+@pytest.mark.parametrize(
+    "change", [{"extra": 1}, {"sequence": True}, {"boot_id": "\0"}, {"time": "now"}, {"version": 2}, {"hardware": []}]
+)
+def test_the_rest_of_an_unchanged_report_is_checked_as_well(joined, change):
+    agent = joined()
+    agent.report("0000:01:00.0")
+    before = Agent.objects.values("sequence", "reported_at").get()
+    agent.report("0000:01:00.0", code=400, **change)
+    assert Agent.objects.values("sequence", "reported_at").get() == before
+
+
+@pytest.mark.parametrize("value", ["\ud800", "a\0b", 1, [], None])
+def test_hostile_identities_are_refused_like_any_other_value(joined, value):
+    agent = joined()
+    agent.report("0000:01:00.0")
+    document = agent.document("0000:01:00.0")
+    document["hardware"]["host"] = {"identities": {"dmi_uuid": value}}
+    agent.send("PUT", "me/hardware", document, code=400)
+
+
+def test_an_unchanged_report_after_silence_or_a_refusal_puts_things_right(joined, who):
+    agent = joined()
+    agent.report("0000:01:00.0")
+    Agent.objects.update(silent_since=Now(), problem="It was refused.")
+    assert agent.report("0000:01:00.0")["stored"] is False
+    (found,) = agents.agents(who)
+    assert (found.state, found.message) == ("reporting", "")
 
 
 def test_each_agent_is_throttled(joined, who, monkeypatch):

@@ -6,6 +6,7 @@ Unlike PostgreSQL's advisory locks, these tokens work through connection poolers
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from django.conf import settings
@@ -30,7 +31,7 @@ _KEEP = """
     UPDATE {table} SET token_until = clock_timestamp() + %s * interval '1 s' WHERE {key} AND token = %s"""
 _DONE = """
     UPDATE {table} SET token = NULL, due_at = clock_timestamp() + %s * interval '1 s', message = %s,
-        seen_at = CASE WHEN %s = '' THEN clock_timestamp() ELSE seen_at END, found = coalesce(%s, found)
+        seen_at = CASE WHEN %s = '' THEN clock_timestamp() ELSE seen_at END, found = coalesce(%s, found){also}
     WHERE {key} AND token = %s"""
 
 
@@ -74,17 +75,22 @@ class TokenLease:
         """Extend the token by its full term. Return False if another process has claimed the task."""
         return bool(run(self._sql(_KEEP), (settings.DRYDOCK.step_token_seconds, *key, token)))
 
-    def done(self, *key: object, token: uuid.UUID, after: float, problem: str, found: int | None) -> bool:
+    def done(
+        self, *key: object, token: uuid.UUID, after: float, problem: str, found: int | None,
+        also: str = "", given: Sequence[object] = (),
+    ) -> bool:  # fmt: skip
         """Finish the task and schedule the next one in `after` seconds.
 
-        Return False if another process has claimed the task.
+        `also` is SQL that sets further columns to the values in `given`. Return False if another process has claimed
+        the task.
         """
-        return bool(patient(run, self._sql(_DONE), (after, problem, problem, found, *key, token)))
+        values = (after, problem, problem, found, *given, *key, token)
+        return bool(patient(run, self._sql(_DONE, also=f", {also}" if also else ""), values))
 
-    def _sql(self, template: str) -> str:
+    def _sql(self, template: str, also: str = "") -> str:
         return template.format(
             table=self.table, which=self.which, tasks=self.tasks, columns=", ".join(f"s.{name}" for name in self.key),
-            key=" AND ".join(f"{name} = %s" for name in self.key),
+            key=" AND ".join(f"{name} = %s" for name in self.key), also=also,
         )  # fmt: skip
 
     def _can(self, name: str) -> bool:

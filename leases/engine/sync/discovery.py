@@ -7,21 +7,21 @@ import json
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
+from django.db.models import Exists, OuterRef
 
 from blueprints import registry
 from blueprints.answers import Json
 from blueprints.contract import Discovers, Reports
 from blueprints.models import Blueprint
-from blueprints.reports import Report, as_json, digest
+from blueprints.reports import Report, as_json, content_digest, digest
 from blueprints.specs import BlueprintView, Draft, HostView
 from drydock.core import clock
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotSupported
@@ -75,8 +75,8 @@ def discover(blueprint_id: int, place: str = "") -> bool:
     sync = Sync.objects.select_related("blueprint").annotate(places=Exists(others)).get(
         blueprint=blueprint_id, place=place
     )  # fmt: skip
-    found, problem = _discover(sync, token)
-    _TASKS.done(blueprint_id, place, token=token, after=interval(sync.blueprint), problem=problem, found=found)
+    outcome = _discover(sync, token)
+    _finish(sync, token, outcome, after=interval(sync.blueprint))
     return True
 
 
@@ -92,18 +92,39 @@ def soon(sync: Sync) -> None:
     hints.after_commit("discover", sync.blueprint_id, sync.place)
 
 
-def _discover(sync: Any, token: uuid.UUID) -> tuple[int | None, str]:
-    """Read a place and store what is there. Return the number of resources found, if known, and the problem.
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """The outcome of a discovery: the number of resources found, if known, the problem, and what to keep of a report.
 
-    If the place cannot be read, nothing counts as missing.
+    `kept` is the digest of the report, empty if it is to be stored again the next time, and its conflicts.
     """
+
+    found: int | None = None
+    problem: str = ""
+    kept: tuple[str, list[Json]] | None = None
+
+
+def _finish(sync: Sync, token: uuid.UUID, outcome: _Outcome, *, after: float) -> None:
+    """Store the outcome of a discovery, and schedule the next one."""
+    kept = outcome.kept
+    _TASKS.done(
+        sync.blueprint_id, sync.place, token=token, after=after, problem=outcome.problem, found=outcome.found,
+        also="" if kept is None else _STORED, given=() if kept is None else (kept[0], json.dumps(kept[1])),
+    )  # fmt: skip
+
+
+_STORED = "digest = %s, applied_at = clock_timestamp(), conflicts = %s::jsonb"
+
+
+def _discover(sync: Sync, token: uuid.UUID) -> _Outcome:
+    """Read a place and store what is there. If the place cannot be read, nothing counts as missing."""
     blueprint = sync.blueprint
     kind = registry.kind(blueprint.kind)
     assert isinstance(kind, Discovers)
     try:
         view = replace(specs.blueprint_view(blueprint, secrets=True), hosts=_hosts)
     except DrydockError as error:
-        return None, str(error)[:2000]
+        return _Outcome(problem=str(error)[:2000])
     with about(blueprint=blueprint.name), hidden(view.credentials):
         try:
             if isinstance(kind, Reports) and not sync.place:
@@ -111,15 +132,15 @@ def _discover(sync: Any, token: uuid.UUID) -> tuple[int | None, str]:
                 if sync.places or list(names) != [""]:
                     findings.set_places(sync, names)
                 if "" not in names:
-                    return len(names), ""
+                    return _Outcome(found=len(names))
             reading = _read(kind, view, sync, token)
             if reading is None or _is_unchanged(sync, reading):
-                return None, "" if reading is None else _says(reading)
+                return _Outcome(problem="" if reading is None else _says(reading))
             found = reading.drafts()
         except Exception as error:
             log.warning("Discovery of %s failed: %s", sync, error)
-            return None, redact(f"{type(error).__name__}: {error}")[:2000]
-        return len(found), _store(sync, reading, found, token)
+            return _Outcome(problem=redact(f"{type(error).__name__}: {error}")[:2000])
+        return _store(sync, reading, found, token)
 
 
 def _hosts(id: int | None) -> list[HostView]:
@@ -181,22 +202,21 @@ def _is_unchanged(sync: Sync, reading: Reading) -> bool:
     return recent and bool(reading.digest) and reading.digest == sync.digest
 
 
-def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUID) -> str:
-    """Store what was found while the token is valid. Return the problems in words, or an empty string."""
+def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUID, *, fresh: bool = False) -> _Outcome:
+    """Store what was found while the token is valid. `fresh` says that it was taken a moment ago."""
     if reading.hardware is not None:
         _keep_hardware(sync, reading.hardware, token)
     keep = partial(_TASKS.keep, sync.blueprint_id, sync.place, token=token)
-    done = findings.store(sync, found, complete=not reading.incomplete, keep=keep)
+    done = findings.store(sync, found, complete=not reading.incomplete, keep=keep, fresh=fresh)
     if done is None:
-        return ""
-    Sync.objects.filter(pk=sync.pk, token=token).update(
-        digest=reading.digest if done.settled and not reading.incomplete else "", applied_at=Now(),
-        conflicts=identities.remember(sync, done.conflicts) if done.conflicts else [],
-    )  # fmt: skip
-    if not done.rejected:
-        return _says(reading)
-    said = f"{len(done.rejected)} of {len(found)} resources could not be registered: "
-    return redact(f"{_says(reading)} {said}{'; '.join(map(str, done.rejected))}".strip())[:2000]
+        return _Outcome(found=len(found))
+    problem = _says(reading)
+    if done.rejected:
+        said = f"{len(done.rejected)} of {len(found)} resources could not be registered: "
+        problem = redact(f"{problem} {said}{'; '.join(map(str, done.rejected))}".strip())[:2000]
+    digest = reading.digest if done.settled and not reading.incomplete else ""
+    conflicts = identities.remember(sync, done.conflicts) if done.conflicts else []
+    return _Outcome(found=len(found), problem=problem, kept=(digest, conflicts))
 
 
 _KEEP_HARDWARE = """
@@ -236,6 +256,34 @@ _SAME = """
     UPDATE leases_sync SET seen_at = clock_timestamp(), due_at = clock_timestamp() + %s * interval '1 s'
     WHERE blueprint_id = %s AND place = %s AND source = 'sent' AND digest = %s AND message = ''
         AND applied_at > clock_timestamp() - %s * interval '1 s'"""
+# Nothing is lost with the last half second of a database that crashes: the next report says the same again.
+_STILL_SAME = """
+    WITH same AS (
+        UPDATE leases_sync s SET seen_at = clock_timestamp(), due_at = clock_timestamp() + a.interval * interval '1 s'
+        FROM leases_agent a JOIN blueprints_blueprint b ON b.id = a.blueprint_id
+        WHERE a.id = %(agent)s AND a.sequence < %(sequence)s AND a.identities @> %(identities)s::jsonb
+            AND a.revoked_at IS NULL AND a.silent_since IS NULL AND a.clock_off_since IS NULL AND a.problem = ''
+            AND a.reported_at IS NOT NULL AND b.enabled AND b.removed_at IS NULL
+            AND s.blueprint_id = a.blueprint_id AND s.place = a.place AND s.source = 'sent'
+            AND s.digest = b.generation || ':' || %(digest)s AND s.message = ''
+            AND s.applied_at > clock_timestamp() - %(resync)s * interval '1 s'
+            AND set_config('synchronous_commit', 'off', TRUE) = 'off'
+        RETURNING a.id)
+    UPDATE leases_agent SET sequence = %(sequence)s, boot_id = %(boot)s, reported_at = statement_timestamp()
+    WHERE id IN (SELECT id FROM same) AND sequence < %(sequence)s AND revoked_at IS NULL"""
+
+
+def still_same(agent_id: int, content: object, *, sequence: int, boot_id: str, identities: Mapping[str, str]) -> bool:
+    """Record a report that says the same as the one before, if it comes from an agent about which nothing is wrong.
+
+    `identities` are those of the host in the report. Return False, and record nothing, if the report has to be examined.
+    """
+    refuse_inside_transaction("still_same")
+    given = {
+        "agent": agent_id, "sequence": sequence, "boot": boot_id, "identities": json.dumps(identities),
+        "digest": content_digest([content]), "resync": RESYNC,
+    }  # fmt: skip
+    return bool(run(_STILL_SAME, given, hot=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,33 +302,36 @@ def receive(blueprint_id: int, report: Report) -> Received:
     Nothing is stored in these cases.
     """
     refuse_inside_transaction("receive")
-    blueprint = Blueprint.objects.get(pk=blueprint_id)
+    sync = Sync.objects.select_related("blueprint").filter(blueprint=blueprint_id, place=report.place).first()
+    blueprint = Blueprint.objects.get(pk=blueprint_id) if sync is None else sync.blueprint
     kind = registry.kind(blueprint.kind)
     if not isinstance(kind, Reports):
         raise NotSupported(f"Kind {blueprint.kind!r} takes no reports.")
     if not blueprint.enabled:
         raise Conflict(f"Blueprint {blueprint.name} is disabled.")
     try:
-        read = _reading(kind, None, blueprint.generation, [report])
+        said = digest(blueprint.generation, [report])
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"The report is not valid JSON: {error}", field="content") from None
-    every = interval(blueprint)
-    if not report.incomplete and run(_SAME, (every, blueprint_id, report.place, read.digest, RESYNC)):
+    is_same = sync is not None and (sync.source, sync.digest) == (Sync.Source.SENT, said) and not report.incomplete
+    if is_same and run(_SAME, (interval(blueprint), blueprint_id, report.place, said, RESYNC)):
         return Received(stored=False)
-    return _receive(blueprint, kind, report, every)
+    return _receive(sync, blueprint, kind, report, said)
 
 
-def _receive(blueprint: Blueprint, kind: Reports, report: Report, every: float) -> Received:
-    reading = _reading(kind, specs.config(blueprint.kind, blueprint.config), blueprint.generation, [report])
+def _receive(sync: Sync | None, blueprint: Blueprint, kind: Reports, report: Report, said: str) -> Received:
+    config = specs.config(blueprint.kind, blueprint.config)
     try:
-        found = reading.drafts()
+        found = kind.drafts_from(config, report)
     except Exception as error:
         log.warning("The report about %s of blueprint %s was rejected: %s", report.place, blueprint.name, error)
         raise InvalidRequest(redact(f"The report was rejected: {error}")[:2000], field="content") from None
     _refuse_foreign_wholes(blueprint, kind, report.place, found)
-    sync, _ = Sync.objects.get_or_create(
-        blueprint=blueprint, place=report.place, defaults={"source": Sync.Source.SENT}
-    )  # fmt: skip
+    if sync is None:
+        sync, _ = Sync.objects.get_or_create(
+            blueprint=blueprint, place=report.place, defaults={"source": Sync.Source.SENT}
+        )  # fmt: skip
+        sync.blueprint = blueprint
     if sync.source == Sync.Source.READ:
         raise Conflict(
             f"Drydock reads the reports about {report.place or blueprint.name} itself, so they cannot be sent in."
@@ -288,10 +339,11 @@ def _receive(blueprint: Blueprint, kind: Reports, report: Report, every: float) 
     token = _TASKS.take(blueprint.pk, report.place, early=True)
     if token is None:
         raise Busy
+    reading = Reading(digest=said, drafts=lambda: found, incomplete=report.incomplete)
     with about(blueprint=blueprint.name):
-        problem = _store(sync, reading, found, token)
-    _TASKS.done(blueprint.pk, report.place, token=token, after=every, problem=problem, found=len(found))
-    return Received(stored=True, problem=problem)
+        outcome = _store(sync, reading, found, token, fresh=True)
+    _finish(sync, token, outcome, after=interval(blueprint))
+    return Received(stored=True, problem=outcome.problem)
 
 
 def _refuse_foreign_wholes(blueprint: Blueprint, kind: Reports, place: str, found: Sequence[Draft]) -> None:

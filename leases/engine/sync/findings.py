@@ -44,21 +44,23 @@ class Stored:
     """False if storing the same report again later could complete something that was not possible now."""
 
 
-def store(sync: Sync, found: Sequence[Draft], *, complete: bool, keep: Callable[[], bool]) -> Stored | None:
+def store(
+    sync: Sync, found: Sequence[Draft], *, complete: bool, keep: Callable[[], bool], fresh: bool = False
+) -> Stored | None:
     """Store each resource of a report independently. Stop and return None as soon as `keep` returns False.
 
-    A resource that a complete report does not mention is marked as missing.
+    If the report is complete, resources that it omits count as missing. `fresh` says that `keep` returned True a moment
+    ago.
     """
     drafts, rejected = in_order(found)
-    there = Resource.objects.filter(blueprint=sync.blueprint, gone_at=None, identity__in=[d.identity for d in drafts])
-    known = {one.identity: one for one in there.select_related("finding__sync", "part_of", "blueprint")}
     settled, conflicts = True, []
     waiting: set[int] = set()
     listed = {draft.identity for draft in found}
+    known, omitted = _known(sync, [draft.identity for draft in drafts], listed)
     stale = [draft for draft in drafts if not _is_current(sync, known.get(draft.identity), draft)]
     owners = identities.owners(stale)
-    for draft in stale:
-        if not keep():
+    for number, draft in enumerate(stale):
+        if (number or not fresh) and not keep():
             return None
         resource = known.get(draft.identity)
         rivals = owners.of(draft, resource)
@@ -72,13 +74,32 @@ def store(sync: Sync, found: Sequence[Draft], *, complete: bool, keep: Callable[
         settled &= final
         if resource is None and rivals:
             waiting.update(one.pk for one in rivals.values())
-    missing = [one for one in _missing(sync, listed) if one.pk not in waiting] if complete else []
+    missing = [one for one in omitted if one.pk not in waiting] if complete else []
     if missing and not keep():
         return None
     for resource in missing:
         _miss(resource)
     settled &= not rejected and not missing and not conflicts
     return Stored(rejected=rejected, conflicts=conflicts, settled=settled)
+
+
+def _known(sync: Sync, wanted: Sequence[str], listed: set[str]) -> tuple[dict[str, Resource], list[Resource]]:
+    """Return the resources that a report describes, by identity, and those of its place that it does not list.
+
+    One statement reads both. In most reports nothing has changed, and then it is almost all that is done.
+    """
+    there = Resource.objects.filter(gone_at=None)
+    described = there.filter(blueprint=sync.blueprint_id, identity__in=wanted).values("pk")
+    own = there.filter(origin=Resource.Origin.DISCOVERED, finding__sync=sync).values("pk")
+    both = Resource.objects.filter(pk__in=described.union(own)).order_by("pk")
+    known, omitted, names = {}, [], set(wanted)
+    for one in both.select_related("finding__sync", "part_of", "blueprint"):
+        if one.blueprint_id == sync.blueprint_id and one.identity in names:
+            known[one.identity] = one
+        finding = getattr(one, "finding", None)
+        if one.identity not in listed and finding is not None and finding.sync_id == sync.pk:
+            omitted.append(one)
+    return known, omitted
 
 
 def _is_current(sync: Sync, resource: Resource | None, draft: Draft) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from django.db.models import BooleanField, ExpressionWrapper, Q
-from django.db.models.functions import Now
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
@@ -14,7 +12,6 @@ from drydock.core import clock
 from leases import agents
 from leases.models import Agent
 from leases.rest import tokens
-from leases.rest.models import AGENT, Token
 from leases.rest.throttling import Buckets, TokenThrottle
 
 PER_MINUTE = 120
@@ -60,14 +57,13 @@ class HelloAuthentication(AgentAuthentication):
 
 
 def _agent(secret: str) -> Agent:
-    over = ExpressionWrapper(Q(expires_at__lte=Now()), output_field=BooleanField())
-    found = Token.objects.filter(digest=tokens.digest(secret), scope=AGENT).select_related("agent__blueprint")
-    token = found.annotate(expired=over).first() if secret.startswith(tokens.PREFIX) else None
-    if token is None or token.agent is None or token.revoked_at is not None or token.agent.revoked_at is not None:
+    found = tokens.agent_of(secret)
+    if found is None:
         raise AuthenticationFailed("This is not the token of an agent, or the agent was revoked.")
-    if token.expired:
+    agent, expired = found
+    if expired:
         raise AuthenticationFailed("The token of this agent has expired. Join again with a new code.")
-    return token.agent
+    return agent
 
 
 class AgentThrottle(TokenThrottle):

@@ -55,14 +55,18 @@ class AgentEndpoint(Endpoint):
 
     def document(self, request: Request) -> object:
         """Return the JSON document in a body, which may be compressed. Raises InvalidRequest."""
+        found = self.unchecked(request)
+        parsing.check_value(found)
+        return found
+
+    def unchecked(self, request: Request) -> object:
+        """Return the JSON document in a body. It may have values that the database cannot store."""
         sort = request.content_type.partition(";")[0].strip().lower()
         if sort != "application/json":
             raise UnsupportedMediaType(sort)
         encoding = request.headers.get("Content-Encoding", "")
         content = request._request.read(BODY_BYTES + 1)
-        found = _strictly(lambda: wire.parsed(wire.unpacked(content, encoding, BODY_BYTES)))
-        parsing.check_value(found)
-        return found
+        return _strictly(lambda: wire.parsed(wire.unpacked(content, encoding, BODY_BYTES)))
 
 
 def _strictly(read: Callable[[], T]) -> T:
@@ -110,7 +114,10 @@ class HardwareView(AgentEndpoint):
 
     def put(self, request: Request) -> HttpResponse:
         """Store the report, and return what could not be stored."""
-        document: Any = self.document(request)
+        document: Any = self.unchecked(request)
+        if agents.accept_unchanged(_agent(request), document):
+            return _answer(Receipt(stored=False))
+        parsing.check_value(document)
         report = _strictly(lambda: HardwareReport.from_json(document))
         received = agents.accept(_agent(request), report, document["hardware"])
         problems = (" ".join(received.problem.split())[:2000],) if received.problem else ()
