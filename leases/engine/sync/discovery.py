@@ -14,8 +14,8 @@ from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
-from django.db.models.functions import Now
 from django.db.models import Exists, OuterRef
+from django.db.models.functions import Now
 
 from blueprints import registry
 from blueprints.answers import Json
