@@ -38,9 +38,7 @@ _COLOURS = {
 
 def add_hardware(app: typer.Typer) -> None:
     """Add `drydock hardware`."""
-    group = typer.Typer(
-        help="Hardware: show that of this machine, set up devices of hosts.", no_args_is_help=True
-    )
+    group = typer.Typer(help="Hardware: show that of this machine, set up devices of hosts.", no_args_is_help=True)
     group.command("scan")(hardware_scan)
     group.command("show")(hardware_show)
     group.command("setup")(hardware_setup)
