@@ -16,6 +16,7 @@ COMMANDS = "tests/cli/"
 """Tests of the command line, which share one installation: each worker would make and migrate its own."""
 
 GROUPS = {
+    "tests/accelerators/test_condition_engine.py": ACCOUNTS,
     "tests/accelerators/test_engine.py": ACCOUNTS,
     "tests/blueprints/test_accounts.py": ACCOUNTS,
     "tests/blueprints/test_devices.py": ACCOUNTS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from leases.operations.callers import caller
 from tests.accelerators.fake_fpga import BLANK, FILTER, FPGA, OTHER, FakeFpga
 from tests.accelerators.fake_smi import FakeSmi
 from tests.accelerators.test_engine import (
-    _alone,
     _database,
     _nothing_is_swallowed,
     _quick,
@@ -35,13 +34,21 @@ from tests.accelerators.test_engine import (
     tree,
     until,
 )  # fmt: skip
+from tests.blueprints import host_peers as peers
 
 __all__ = [
-    "_alone", "_database", "_nothing_is_swallowed", "_quick", "ask", "blueprint", "devices", "host", "owner", "soon",
+    "_database", "_nothing_is_swallowed", "_quick", "ask", "blueprint", "devices", "host", "owner", "soon",
     "tree", "until",
 ]  # fmt: skip
 
 pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon")]
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    with peers.alone():
+        yield
+
 
 LINE = "[  100.500000] NVRM: Xid (PCI:{}): {}\n"
 

@@ -1,4 +1,4 @@
-"""Errors and conditions that drivers report, on hand-written trees: no capture has SMART, AER, RAS or Xids."""
+"""Errors and conditions that drivers report, on hand-written trees, because no capture has any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drydock_agent.tools import run
 from tests.agent.hand import GPU_UUID, Hand, gpu_xml
 
 GPU = "0000:01:00.0"
-AER = """RxErr 0
+SUM = """RxErr 0
 BadTLP 7
 TOTAL_ERR_{} {}
 """
@@ -25,8 +25,8 @@ TOTAL_ERR_{} {}
 
 def test_pcie_errors_are_counted_and_do_not_say_that_a_device_is_unwell_now():
     hand = Hand()
-    hand.function(GPU, "10de:20b2", "030200", "nvidia", aer_dev_fatal=AER.format("FATAL", 1),
-                  aer_dev_nonfatal=AER.format("NONFATAL", 0), aer_dev_correctable=AER.format("COR", 5120))  # fmt: skip
+    hand.function(GPU, "10de:20b2", "030200", "nvidia", aer_dev_fatal=SUM.format("FATAL", 1),
+                  aer_dev_nonfatal=SUM.format("NONFATAL", 0), aer_dev_correctable=SUM.format("COR", 5120))  # fmt: skip
     hand.tool("nvidia-smi", gpu_xml())
     (found,) = hand.scan().devices
     assert found.counters == {"pcie_fatal": 1, "pcie_correctable": 5120}
