@@ -23,7 +23,7 @@ SECTIONS = {
     "sweep, 10 resources",
     "5 machines asked for at once, until all are leased", "request to create sent, p50",
     "the longest that a worker was at one step", "of 20 offers: nothing that fits",
-    "statements of a report of 8 GPUs, none changed", "PUT hardware, nothing changed, 19 KiB",
+    "statements of a report of 8 GPUs, none changed", "PUT hardware, nothing changed",
     "1000 agents, each reporting every 60 s",
     "statements of a listing of 2 machines that all changed", "CPU of a listing of 2 machines, all changed",
 }  # fmt: skip
