@@ -96,8 +96,10 @@ class Upgrades:
         try:
             self._fetch(order, token, new)
             said = _run([new, "check"], _CHECK_SECONDS, f"The self-check of version {wanted}")
-            if said.strip() != wanted:
-                raise AgentError(f"The file has version {said.strip()[:40]!r}, and not {wanted} as ordered.")
+            # Warnings about drivers of other packages come before the version.
+            found = (said.strip().splitlines() or [""])[-1]
+            if found != wanted:
+                raise AgentError(f"The file has version {found[:40]!r}, and not {wanted} as ordered.")
             trial = [new, "hello", "--state", self._folder.path.absolute(), *self._root]
             _run(trial, self._seconds, f"Version {wanted}", lock=self._folder.lock)
             self._save(_Record(order=order.id, phase="swapped", old=version(), new=wanted))

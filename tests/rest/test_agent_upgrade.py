@@ -216,6 +216,7 @@ def test_a_program_that_ends_after_it_took_over_is_replaced_by_the_one_before(pr
     # It says hello like the true one, but as a service it gets no further than to its record of the upgrade.
     main = (
         "import sys\nfrom drydock_agent.program import main\n"
+        "print('a warning about a driver of another package', file=sys.stderr)\n"
         "if 'run' in sys.argv:\n    from drydock_agent.program.agent import Agent\n"
         "    Agent._scan = lambda self: sys.exit('it ends')\n"
         "sys.exit(main())"
