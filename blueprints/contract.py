@@ -27,10 +27,10 @@ from interfaces.transport import Transport
 class Fields(BaseModel):
     """Base of a kind's Config, Requirements, Attributes and Registration.
 
-    Instances are frozen; unknown fields are rejected.
+    Instances are frozen; unknown fields are rejected. Errors do not quote the input, because it can be a secret.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 Act: TypeAlias = Callable[[Spec, Json], Answer]

@@ -23,11 +23,14 @@ from django.urls import reverse
 from blueprints.answers import Failed, Hold, Ready, Scope
 from blueprints.contract import Step
 from blueprints.fake.kind import Fake
-from blueprints.models import Credential
+from blueprints.fake.offering import FakeCloud
+from blueprints.models import Credential, Reading
 from blueprints.specs import BlueprintView
 from drydock.core.logging import AboutFilter, JsonFormatter, RedactingFormatter, about, hidden, hide_always, redact
+from leases.engine.catalogue import poll_schedule
 from leases.engine.core import specs
 from leases.engine.scheduling import serve
+from leases.engine.sync import poll
 from leases.local import LocalClient
 from leases.messaging.inline import settle
 from leases.models import Event, Job, Lease, Resource
@@ -108,6 +111,26 @@ def test_no_log_event_or_message_repeats_a_secret(how, blueprint, ask, written, 
     if how == "raised":
         assert "could not sign in with" in written.getvalue()
         assert f"resource={called[0].resource.id}" in written.getvalue() or '"resource": ' in written.getvalue()
+
+
+@pytest.mark.parametrize("wrong", ["fields", "answer"])
+def test_a_poll_that_fails_logs_no_secret_of_its_credential(wrong, blueprint, written, monkeypatch):
+    def leaks(self, account):
+        raise OSError(f"could not sign in with {account.secrets}")
+
+    odd = {"odd": PLANTED[0]} if wrong == "fields" else {}
+    Credential.objects.create(name="cloud", secrets={"provider": PLANTED[1], **odd})
+    blueprint("shop", kind="fake_cloud", config={"provider": "shop", "credential": "cloud"})
+    if wrong == "answer":
+        monkeypatch.setattr(FakeCloud, "places", leaks)
+    poll_schedule.due()
+    reading = Reading.objects.get(what="places")
+    Reading.objects.update(due_at="2020-01-01T00:00Z")
+    assert poll.read(reading.pk)
+    reading.refresh_from_db()
+    assert reading.message
+    for secret in PLANTED[:2]:
+        assert secret not in written.getvalue() + reading.message
 
 
 def with_credentials(row, *, secrets=False):

@@ -10,6 +10,7 @@ import json
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from blueprints import registry
@@ -169,19 +170,24 @@ def read(reading_id: int) -> bool:
     except DrydockError:
         return False
     assert isinstance(kind, Offers)
-    found, problem = None, ""
     with about(credential=reading.credential.name):
+        found, problem = _polled(kind, reading, token)
+    poll_schedule.done(reading, token, poll_schedule.interval(reading, kind), problem=problem, found=found)
+    return True
+
+
+def _polled(kind: Offers, reading: Reading, token: uuid.UUID) -> tuple[int | None, str]:
+    """Return the number of entries found, or None, and the problem."""
+    with ExitStack() as until_logged:
         try:
             account = Account(name=reading.credential.name, secrets=reading.credential.secrets)
-            with hidden(account.secrets):
-                found, problem = _look(kind, account, reading, token)
+            until_logged.enter_context(hidden(account.secrets))
+            return _look(kind, account, reading, token)
         except Exception as error:
             if database.is_lost(error):
                 raise
             log.warning("Reading the %s failed: %s", reading, error)
-            problem = redact(f"{type(error).__name__}: {error}")[:2000]
-    poll_schedule.done(reading, token, poll_schedule.interval(reading, kind), problem=problem, found=found)
-    return True
+            return None, redact(f"{type(error).__name__}: {error}")[:2000]
 
 
 def _look(kind: Offers, account: Account, reading: Reading, token: uuid.UUID) -> tuple[int, str]:
