@@ -293,7 +293,8 @@ def _counted_as(one: DeviceInfo) -> str:
 _BY_CLASS = """
     WITH counted AS (
         -- A lease that requires a class without requesting its capacity uses a slot.
-        SELECT c.resource_id, c.name, c.total, greatest(c.used, c.total * r.used_slots / nullif(r.total_slots, 0)) AS used
+        SELECT c.resource_id, c.name, c.total,
+            greatest(c.used, c.total * r.used_slots / nullif(r.total_slots, 0)) AS used
         FROM leases_capacity c JOIN leases_resource r ON r.id = c.resource_id),
     there AS (
         SELECT c.name, c.used, c.total - c.used AS rest, r.quarantined AND r.note LIKE 'Not ready:%%' AS unready,
