@@ -240,8 +240,8 @@ def _row(one: DeviceInfo, level: int) -> Row:
         ", ", '<a href="{}">#{}</a>', ((reverse("admin:leases_lease_change", args=(pk,)), pk) for pk in one.leases)
     )
     where = [
-        "" if one.numa_node is None else f"NUMA {one.numa_node}",
-        "" if one.iommu_group is None else f"IOMMU {one.iommu_group}", one.link,
+        "" if one.numa_node is None else f"NUMA\u00a0{one.numa_node}",
+        "" if one.iommu_group is None else f"IOMMU\u00a0{one.iommu_group}", one.link,
     ]  # fmt: skip
     return Row(
         device=one, level=min(level, 4), name=name, state=html.badges(*filter(None, words)), leases=leases,

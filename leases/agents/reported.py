@@ -291,11 +291,16 @@ def _counted_as(one: DeviceInfo) -> str:
 
 
 _BY_CLASS = """
-    WITH there AS (
+    WITH counted AS (
+        -- A lease that requires a class without requesting its capacity uses a slot.
+        SELECT c.resource_id, c.name, c.total,
+            greatest(c.used, c.total * r.used_slots / nullif(r.total_slots, 0)) AS used
+        FROM leases_capacity c JOIN leases_resource r ON r.id = c.resource_id),
+    there AS (
         SELECT c.name, c.used, c.total - c.used AS rest, r.quarantined AND r.note LIKE 'Not ready:%%' AS unready,
             r.claimable AND r.suspect_since IS NULL AND r.closed_by = '{}' AND r.reserved_for_id IS NULL
                 AND b.enabled AND NOT b.drained AS open
-        FROM leases_capacity c JOIN leases_resource r ON r.id = c.resource_id
+        FROM counted c JOIN leases_resource r ON r.id = c.resource_id
         JOIN blueprints_blueprint b ON b.id = r.blueprint_id
         JOIN leases_finding f ON f.resource_id = r.id JOIN leases_reportedhardware h ON h.sync_id = f.sync_id
         WHERE r.gone_at IS NULL),

@@ -75,11 +75,15 @@ def test_the_tree_shows_what_is_ready_what_is_not_and_why(site):
     assert f"drydock hardware show {row.sync.place} --blueprint cards" in one
 
 
-def test_a_drained_device_is_counted_apart_and_says_why(site):
+def test_used_and_drained_devices_are_counted_apart_and_say_why(site, ask):
     hosts(1, 8)
-    first = Resource.objects.filter(type="accelerator").order_by("pk").first()
+    assert "4 free 4 not ready" in text(site.get(ALL))
+    lease = ask("accelerator")
+    assert "1 used 3 free 4 not ready" in text(site.get(ALL))
+    assert f"#{lease.pk}" in text(site.get(ALL))
+    first = Resource.objects.filter(type="accelerator", used_slots=0).order_by("pk").first()
     Resource.objects.filter(pk=first.pk).update(drained=True, note="A fan is loud.")
-    assert "3 free 1 closed 4 not ready" in text(site.get(ALL))
+    assert "1 used 2 free 1 closed 4 not ready" in text(site.get(ALL))
     shown = text(site.get(ALL))
     assert "drained" in shown
     assert "A fan is loud." in shown

@@ -114,7 +114,7 @@ NOT_SUCH = {
     "access", "change_registration", "host_keys", "machine", "change_machine", "console", "create_instance", "instance",
     "end_instance", "change_instance", "settle_orphan", "wait_until_ended", "group", "lease_machine",
     "agent", "revoke_agent", "order_agent", "create_join_code", "confirm_agent", "install_agent", "uninstall_agent",
-    "start_act", "cancel_act",
+    "start_act", "cancel_act", "hardware_report", "scan_hardware",
     "resource_machine", "change_lease_machine", "change_resource_machine", "lease_console", "resource_console",
 }  # fmt: skip
 """Not to be done with what is there: a lease on a part of something fake, that has not ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 
@@ -13,7 +14,7 @@ from blueprints.models import Blueprint, Credential, Reading
 from leases.engine.catalogue import poll_schedule
 from leases.engine.sync import poll
 from leases.messaging.inline import settle
-from leases.models import Agent, Stray
+from leases.models import Agent, ReportedHardware, Resource, Stray, Sync
 from leases.operations.callers import caller
 from leases.rest import tokens
 from leases.rest.schema import METHODS
@@ -55,8 +56,13 @@ def theirs(api, owner, blueprint):
     pool = Blueprint.objects.get(name="pool")
     orphan = Stray.objects.create(blueprint=pool, key=SECRET, epoch=1, resource_number=1)
     agent = Agent.objects.create(blueprint=pool, place=SECRET, name=SECRET, interval=60)
+    cards = blueprint("cards", kind="accelerators", config={"reports": "sent"}, max_resources=0)
+    host = Resource.objects.create(blueprint=pool, type="host", name=SECRET, state="active")
+    sync = Sync.objects.create(blueprint=cards, place=str(host.pk), source="sent", message=SECRET)
+    content = json.dumps({"version": 1, "host": {}, "devices": [{"id": SECRET}]}).encode()
+    ReportedHardware.objects.create(sync=sync, digest="", content=gzip.compress(content), size=len(content))
     return {
-        "agents": agent.pk, "leases": lease["id"], "groups": lease["group"], "jobs": job["id"],
+        "hardware": sync.pk, "agents": agent.pk, "leases": lease["id"], "groups": lease["group"], "jobs": job["id"],
         "resources": lease["resource"], "authorizations": asked["id"],
         "tokens": made["id"], "instances": lease["id"], "orphans": orphan.pk,
     }  # fmt: skip
@@ -115,7 +121,7 @@ def test_no_list_filter_or_search_tells_of_them(api, eve, theirs):
         "gpus": 1, "gpu_memory_mib": 1, "confidential": "tdx", "max_price": 100, "max_boot": 100, "sort": "fastest",
         "capabilities": "true", "since": "2020-01-01T00:00:00Z", "until": "2030-01-01T00:00:00Z", "place": SECRET,
         "as_": "json", "by": "owner", "location": SECRET, "instance_type": SECRET, "tag": f"{SECRET}={SECRET}",
-        "search": SECRET,
+        "search": SECRET, "host": SECRET,
     }  # fmt: skip
     tried = 0
     for address, method, declared in operations():
