@@ -96,17 +96,22 @@ def vfs_of(root: Path, address: str) -> list[str]:
 @contextmanager
 def kernel(root: Path, *, most: int = 8) -> Iterator[None]:
     """Run the program. It creates at most `most` VFs, whatever the card offers."""
-    program = subprocess.Popen([sys.executable, "-c", f"from {__name__} import serve; serve({str(root)!r}, {most})"])
+    program = subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import serve; serve({str(root)!r}, {most})"], stdout=subprocess.PIPE
+    )
     try:
+        assert program.stdout is not None
+        assert program.stdout.readline(), "the program did not start"
         yield
     finally:
         program.kill()
-        program.wait()
+        program.communicate()
 
 
 def serve(folder: str, most: int) -> None:
     """React to what is written to the tree, until the process is killed."""
     root = Path(folder)
+    print("running", flush=True)
     while True:
         for at in sorted((root / "sys/bus/pci/devices").iterdir()):
             _count(root, at, most)

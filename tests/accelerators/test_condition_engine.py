@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from drydock.core import clock
 from drydock.demo import captured
 from leases.engine.core import workers
 from leases.engine.core.runs import start
@@ -192,9 +193,13 @@ def test_an_operator_programs_an_fpga_and_one_that_was_left_half_programmed_fail
     assert check(card()).health == "ok"
     (programmable.state / "lies").touch()
     machines.start_act(root, card().pk, "program", arguments={"image": "filter"})
-    for _ in range(20):
+    until = clock.monotonic() + 60
+    while (
+        not (failed := Event.objects.filter(kind="act.failed", resource=card()).exists()) and clock.monotonic() < until
+    ):
         settle()
-    assert Event.objects.filter(kind="act.failed", resource=card()).exists()
+        clock.sleep(0.1)
+    assert failed
     assert check(card(), times=3).health_reason == "The FPGA was left half-programmed. Program it again."
     assert card().quarantined
     (programmable.state / "lies").unlink()

@@ -135,7 +135,7 @@ def test_setup_is_an_act_on_a_device_that_is_not_ready(host, devices, tree, ask,
     resources_act(root, there()[CARD].pk, {})
     until(lease, seconds=60, state="active")
     assert sysfs.driver_of(tree, CARD) == "ice"
-    with pytest.raises(Exception, match="needs the resource without other leases"):
+    with pytest.raises(Exception, match="setup requires that no other lease does"):
         resources_act(root, there()[CARD].pk, {"driver": "vfio-pci"})
     assert Event.objects.filter(kind="act.done", details__act="setup").exists()
 

@@ -61,7 +61,7 @@ def spec(tree: Path, id: str, arguments: Any = None, **config: Any) -> Any:
 
 
 def set_up(tree: Path, id: str, *, config: Any = None, **arguments: Any) -> Any:
-    (act,) = KIND.acts()
+    act = next(one for one in KIND.acts() if one.name == "setup")
     (step,) = act.plan()
     return step.act(spec(tree, id, act.Arguments.model_validate(arguments), **(config or {})), {})
 
