@@ -15,6 +15,7 @@ _SPECIAL = {
     "post leases/*/console": "read_lease_console",
     "post leases/*/private_key": "read_lease_private_key",
     "post leases/*/heartbeat": "send_lease_heartbeat",
+    "get hardware": "list_hardware",
     "get leases/*/file": "read_lease_file",
     "put leases/*/file": "write_lease_file",
     "get leases/*/page": "read_lease_page",
