@@ -339,7 +339,10 @@ def _receive(sync: Sync | None, blueprint: Blueprint, kind: Reports, report: Rep
     token = _TASKS.take(blueprint.pk, report.place, early=True)
     if token is None:
         raise Busy
-    reading = Reading(digest=said, drafts=lambda: found, incomplete=report.incomplete)
+    reading = Reading(
+        digest=said, drafts=lambda: found, incomplete=report.incomplete,
+        hardware=report.content if kind.reports_hardware else None,
+    )  # fmt: skip
     with about(blueprint=blueprint.name):
         outcome = _store(sync, reading, found, token, fresh=True)
     _finish(sync, token, outcome, after=interval(blueprint))
