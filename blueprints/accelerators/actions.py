@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from blueprints.accelerators import access, drafts, health, images, reading
-from blueprints.accelerators.host import host_of
+from blueprints.accelerators import access, drafts, health, images
+from blueprints.accelerators.host import hardware_of, host_of, incomplete
 from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope
 from blueprints.contract import DeclaredAct, Step
 from blueprints.hostshell import told
@@ -23,12 +23,12 @@ def check_health(spec: Spec, memo: Json) -> Answer:
     host = spec.resource.host()
     if host is None:
         return Failed(scope=Scope.STEP, code="no_host", message="The host of the device no longer exists.")
-    found = reading.hardware_of(spec.config, host)
+    found = hardware_of(spec.config, host)
     problem, failed = condition(spec.resource, found)
     problem = " ".join(filter(None, (problem, access.keep_closed(spec))))
     if failed and spec.config.on_failure == "break":
         return Failed(scope=Scope.STEP, code="failed", message=problem)
-    if failed or reading.incomplete(found):
+    if failed or incomplete(found):
         return Ready(facts={"problem": problem} | ({"leaving": problem} if failed else {}), log=problem)
     return _judged(spec, found, problem)
 
@@ -62,7 +62,7 @@ def begin(spec: Spec, memo: Json) -> Answer:
     host, known = spec.resource.host(), spec.resource.facts["device"]
     if host is None:
         return Failed(scope=Scope.OFFER, code="no_host", message=f"{spec.resource.name} is in no host any more.")
-    found = reading.hardware_of(spec.config, host, only=health.drivers_of(known["class"]))
+    found = hardware_of(spec.config, host, only=health.drivers_of(known["class"]))
     before = spec.resource.facts.get("errors")
     errors = health.since(found, known["id"], before) if before else []
     now = health.judged([*health.conditions(found, known["id"]), *errors])
@@ -85,7 +85,7 @@ def forget_errors(spec: Spec, memo: Json) -> Answer:
     host, known = spec.resource.host(), spec.resource.facts["device"]
     if host is None:
         return Failed(scope=Scope.STEP, code="no_host", message="The host of the device no longer exists.")
-    found = reading.hardware_of(spec.config, host, only=health.drivers_of(known["class"]))
+    found = hardware_of(spec.config, host, only=health.drivers_of(known["class"]))
     if found.device(known["id"]) is None:
         return Failed(scope=Scope.STEP, code="not_found", message=f"{known['id']} is not in the host any more.")
     return Ready(facts={"errors": health.reference(found, known["id"])})
@@ -96,7 +96,7 @@ def condition(resource: ResourceView, found: Hardware) -> tuple[str, bool]:
     known = resource.facts["device"]
     device = found.device(known["id"])
     if device is None:
-        if why := reading.incomplete(found):
+        if why := incomplete(found):
             return f"The host could not be read completely: {why}", False
         return f"{known['id']} is not in the host any more.", True
     if device.identities.keys() & known["identities"].keys() and not _is_same(device.identities, known["identities"]):

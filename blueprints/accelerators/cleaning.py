@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from blueprints.accelerators import health, nvidia, reading
+from blueprints.accelerators import health, nvidia
+from blueprints.accelerators.host import hardware_of
 from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope, Wait
 from blueprints.hosts import lease_of
 from blueprints.hostshell import CannotBecomeRoot, told
@@ -70,7 +71,7 @@ def repair(spec: Spec, memo: Json) -> Answer:
     known, host, before = spec.resource.facts["device"], spec.resource.host(), lease_of(spec).facts.get("errors")
     if known["vendor"] != VENDOR or not before or host is None or memo.get("reset"):
         return Ready()
-    found = reading.hardware_of(spec.config, host, only=health.drivers_of(known["class"]))
+    found = hardware_of(spec.config, host, only=health.drivers_of(known["class"]))
     findings = [one for one in health.since(found, known["id"], before) if one.repair]
     if not (needed := health.repairs(findings)):
         return Ready()

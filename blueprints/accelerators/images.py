@@ -11,9 +11,9 @@ import binascii
 from contextlib import suppress
 from dataclasses import replace
 
-from blueprints.accelerators import bitstreams, reading
+from blueprints.accelerators import bitstreams
 from blueprints.accelerators.bitstreams import BadImage, Image
-from blueprints.accelerators.host import shell
+from blueprints.accelerators.host import ScanFailed, hardware_of, shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.contract import DeclaredAct, Fields, Step
 from blueprints.hosts import lease_of
@@ -259,7 +259,7 @@ def _program(spec: Spec, there: HostShell, memo: Json, image: Image) -> Answer:
 def _options(id: str) -> tuple[str, ...]:
     """Return the options of fpgaconf that name a device. All numbers are hexadecimal."""
     if address(id) != id:
-        raise reading.ScanFailed(f"{id!r:.40} is not a PCI address")
+        raise ScanFailed(f"{id!r:.40} is not a PCI address")
     domain, bus, rest = id.split(":")
     device, function = rest.split(".")
     return "--segment", f"0x{domain}", "-B", f"0x{bus}", "-D", f"0x{device}", "-F", f"0x{function}"
@@ -280,10 +280,10 @@ def _read(spec: Spec) -> Device:
     """Return the FPGA as it is now. Raises ScanFailed if it is no longer there."""
     host, id = spec.resource.host(), spec.resource.facts["device"]["id"]
     if host is None:
-        raise reading.ScanFailed("The host of the FPGA no longer exists.")
-    found = reading.hardware_of(spec.config, host, only=("pci", "fpga")).device(id)
+        raise ScanFailed("The host of the FPGA no longer exists.")
+    found = hardware_of(spec.config, host, only=("pci", "fpga")).device(id)
     if found is None:
-        raise reading.ScanFailed(f"{id} is not in the host any more.")
+        raise ScanFailed(f"{id} is not in the host any more.")
     return found
 
 

@@ -6,8 +6,9 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from blueprints.accelerators import access, actions, cleaning, drafts, host, images, reading, setup, virtual
+from blueprints.accelerators import access, actions, cleaning, drafts, images, setup, virtual
 from blueprints.accelerators import config as schema
+from blueprints.accelerators.host import hardware_of, have_host, incomplete
 from blueprints.answers import Json
 from blueprints.contract import (
     Activates,
@@ -63,14 +64,14 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts, Updates):
 
     def read_report(self, blueprint: BlueprintView, place: str, page: str) -> Report:
         """Read the hardware of a host."""
-        found = reading.hardware_of(blueprint.config, _host(blueprint, place))
+        found = hardware_of(blueprint.config, _host(blueprint, place))
         content: Json = found.to_json()
-        return Report(place=place, content=content, incomplete=reading.incomplete(found))
+        return Report(place=place, content=content, incomplete=incomplete(found))
 
     def activate(self) -> Plan:
         """Return the plan that leases the host and opens the device to the account of that lease."""
         return (
-            Step(name="host", act=host.have_host),
+            Step(name="host", act=have_host),
             Step(name="account", act=access.find_account),
             Step(name="errors", act=actions.begin),
             Step(name="image", act=images.program_for_lease, interruptible=False),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from blueprints.accelerators.host import shell
-from blueprints.accelerators.reading import ScanFailed
+from blueprints.accelerators.host import ScanFailed, shell
 from blueprints.answers import Json
 from blueprints.hostshell import HostShell
 from blueprints.specs import Spec

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from blueprints.accelerators import hostscripts, layouts, mig, reading
+from blueprints.accelerators import hostscripts, layouts, mig
 from blueprints.accelerators.drafts import identity
-from blueprints.accelerators.host import shell
+from blueprints.accelerators.host import hardware_of, shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.contract import DeclaredAct, Fields, Plan, Step
 from blueprints.devices.values import DeviceRefused, refused_by
@@ -80,7 +80,7 @@ def set_up(spec: Spec, memo: Json) -> Answer:
 
 def _not_ready(spec: Spec, id: str) -> str:
     host = spec.resource.host()
-    found = reading.hardware_of(spec.config, host).device(id) if host is not None else None
+    found = hardware_of(spec.config, host).device(id) if host is not None else None
     if found is None:
         return f"{id} is not in the host any more."
     if found.readiness is not Readiness.READY:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from blueprints.accelerators import drafts, reading
+from blueprints.accelerators import drafts
+from blueprints.accelerators.host import hardware_of
 from blueprints.accelerators.kind import Accelerators
 from blueprints.answers import Failed, Ready
 from blueprints.specs import Draft, HostView
@@ -47,7 +48,7 @@ def kernel(tree: Path) -> Iterator[Path]:
 def found(tree: Path, **config: Any) -> dict[str, Draft]:
     """What the kind finds in the tree, by address."""
     read = KIND.Config.model_validate({"captured": str(tree), **config})
-    return {one.facts["device"]["id"]: one for one in drafts.drafts(read, 7, reading.hardware_of(read, HOST))}
+    return {one.facts["device"]["id"]: one for one in drafts.drafts(read, 7, hardware_of(read, HOST))}
 
 
 def spec(tree: Path, id: str, arguments: Any = None, **config: Any) -> Any:
