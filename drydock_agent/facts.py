@@ -140,6 +140,20 @@ def changed(device: Device, **changes: Any) -> Device:
     return made
 
 
+UNSTEADY = frozenset({"memory_used_mib", "compute_processes", "graphics_processes", "performance_state"})
+"""Attributes that change while a device is used."""
+
+
+def _steady(device: Device) -> Device:
+    """Return a device without facts that change while it is used. An idle device lowers the speed of its link."""
+    changes: dict[str, Any] = {}
+    if not UNSTEADY.isdisjoint(device.attributes):
+        changes["attributes"] = {name: value for name, value in device.attributes.items() if name not in UNSTEADY}
+    if device.link is not None and device.link.speed is not None:
+        changes["link"] = dataclasses.replace(device.link, speed=None)
+    return changed(device, **changes) if changes else device
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CpuFacts:
     """The processors of a host."""
@@ -213,6 +227,13 @@ class Hardware:
     @functools.cached_property
     def _by_id(self) -> dict[str, Device]:
         return {one.id: one for one in reversed(self.devices)}
+
+    def steady(self) -> Hardware:
+        """Return the hardware without facts that change while devices are used, such as memory in use and processes.
+
+        This is what is reported, because otherwise each report of a busy host would differ from the one before.
+        """
+        return dataclasses.replace(self, devices=tuple(map(_steady, self.devices)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the hardware in its JSON form."""

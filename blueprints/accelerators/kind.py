@@ -65,7 +65,7 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts, Updates):
     def read_report(self, blueprint: BlueprintView, place: str, page: str) -> Report:
         """Read the hardware of a host."""
         found = hardware_of(blueprint.config, _host(blueprint, place))
-        content: Json = found.to_json()
+        content: Json = found.steady().to_json()
         return Report(place=place, content=content, incomplete=incomplete(found))
 
     def activate(self) -> Plan:

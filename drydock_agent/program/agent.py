@@ -146,7 +146,7 @@ class Agent:
         self.state = dataclasses.replace(self.state, sequence=sequence)
         self._folder.save(self.state)
         self._report_at = _clock() + self.state.interval * random.uniform(0.9, 1.0)  # noqa: S311
-        report = HardwareReport(sequence=sequence, boot_id=boot_id(), time=now(), hardware=hardware)
+        report = HardwareReport(sequence=sequence, boot_id=boot_id(), time=now(), hardware=hardware.steady())
         receipt = self._connection.report(self.state.token, report)
         for problem in receipt.problems:
             self._say(f"The server could not use everything in the report: {problem}")

@@ -282,7 +282,7 @@ def link(found: Link | None) -> str:
         lanes = f"{lanes or 'unknown width'} of x{found.max_width}"
     speed = f"{found.speed:g}" if found.speed else ""
     if found.max_speed and found.max_speed != found.speed:
-        speed = f"{speed or 'unknown speed'} of {found.max_speed:g}"
+        speed = f"{speed} of {found.max_speed:g}" if speed else f"up to {found.max_speed:g}"
     return ", ".join(filter(None, (lanes, f"{speed} GT/s" if speed else "")))
 
 

@@ -13,7 +13,8 @@ from blueprints.accelerators import drafts
 from blueprints.accelerators.host import hardware_of
 from blueprints.accelerators.kind import Accelerators
 from blueprints.answers import Failed, Ready
-from blueprints.specs import Draft, HostView
+from blueprints.specs import BlueprintView, Draft, HostView
+from drydock.demo import captured
 from interfaces.endpoints import LocalEndpoint
 from interfaces.transports import transport_to
 from tests.accelerators import fake_sysfs as sysfs
@@ -49,6 +50,20 @@ def found(tree: Path, **config: Any) -> dict[str, Draft]:
     """What the kind finds in the tree, by address."""
     read = KIND.Config.model_validate({"captured": str(tree), **config})
     return {one.facts["device"]["id"]: one for one in drafts.drafts(read, 7, hardware_of(read, HOST))}
+
+
+def test_what_changes_while_a_device_is_used_is_not_in_the_report(tmp_path: Path) -> None:
+    peers.needs_root()
+    captured.write(tmp_path / "tree")
+    config = KIND.Config.model_validate({"captured": str(tmp_path / "tree")})
+    view = BlueprintView(
+        id=1, name="gpus", kind="accelerators", generation=1, config=config, hosts=lambda _: [HOST]
+    )  # fmt: skip
+    before = KIND.read_report(view, "7", "")
+    output = tmp_path / "tree/drydock-tools/nvidia-smi.out"
+    output.write_text(output.read_text().replace("<used>2 MiB", "<used>9000 MiB"))
+    assert hardware_of(config, HOST).device(captured.GPU).attributes["memory_used_mib"] == 9000
+    assert KIND.read_report(view, "7", "").content == before.content
 
 
 def spec(tree: Path, id: str, arguments: Any = None, **config: Any) -> Any:

@@ -21,7 +21,7 @@ from drydock.demo import captured
 from leases import agents
 from leases.messaging import handlers
 from leases.messaging.inline import settle
-from leases.models import Agent, AgentOrder, Event, Resource
+from leases.models import Agent, AgentOrder, Event, Resource, Sync
 from leases.operations.callers import caller
 from tests.blueprints.host_peers import eventually
 from tests.client.test_tls import certificate
@@ -148,6 +148,12 @@ def test_sigterm_ends_it_and_a_silent_agent_is_noticed_and_returns(server, progr
     assert program("once") == ""
     assert agents.agent(who, agent.pk).state == "reporting"
     assert not parts.filter(observed="silent").exists()
+
+    stored = Sync.objects.get(place=agent.place).applied_at
+    output = program.root / "drydock-tools/nvidia-smi.out"
+    output.write_text(output.read_text().replace("<used>2 MiB", "<used>9000 MiB"))
+    program("once")
+    assert Sync.objects.get(place=agent.place).applied_at == stored, "a GPU in use changes no report"
 
 
 def test_it_waits_for_a_server_that_is_away(tmp_path, program, devices, chief, transactional_db):
