@@ -314,6 +314,29 @@ def test_a_host_is_kept_for_a_requirement_that_has_waited_for_long(tree, group, 
     assert names(found) == ["lab-gpu-1", "lab-gpu-2"]
 
 
+def degrade(name: str) -> None:
+    Resource.objects.filter(name=name).update(health="degraded", health_reason="It is worn.")
+
+
+@pytest.mark.parametrize("near", ["prefer", "require"])
+def test_degraded_devices_serve_a_group_only_if_the_healthy_ones_do_not_suffice(tree, group, near):
+    tree("lab", gpu=[A, A, A, D], nic=[A, D])
+    degrade("lab-gpu-1")
+    assert names(group(GPU, GPU, NIC, near=near)) == ["lab-gpu-2", "lab-gpu-3", "lab-nic-1"]
+
+
+def test_of_the_devices_at_one_place_a_last_resort_takes_the_healthy_ones(tree, group):
+    """The NIC is degraded, so that the whole group may use degraded devices."""
+    tree("lab", gpu=[A, B, B], nic=[B])
+    degrade("lab-gpu-1")
+    degrade("lab-nic-1")
+    assert names(group(GPU, GPU, NIC, near="require")) == ["lab-gpu-2", "lab-gpu-3", "lab-nic-1"]
+    tree("new", gpu=[A, B, C], nic=[D])
+    degrade("new-gpu-1")
+    degrade("new-nic-1")
+    assert names(group(GPU, GPU, NIC, near="prefer")) == ["new-gpu-2", "new-gpu-3", "new-nic-1"]
+
+
 @pytest.mark.parametrize(
     "near", ["Prefer", "required", " ", None, True, 1, ["prefer"], {"prefer": 1}, "x" * 10_000, "\0"]
 )

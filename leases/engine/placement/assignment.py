@@ -25,6 +25,7 @@ class Place:
     free: Mapping[str, int]
     reserved: bool = False
     """True if the resource is already reserved for the group."""
+    degraded: bool = False
     locality: Locality = ()
     """The position of the resource in its host."""
 
@@ -118,16 +119,16 @@ def places(placement: PlacementRequest, *, limit: int | None = None, when_empty:
     worse = "r.health <> 'ok', " if placement.may_be_degraded or when_empty else ""
     extra_free = "c.total" if when_empty else "c.total - c.used"
     sql = f"""
-        SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, r.locality, {free},
+        SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, r.health <> 'ok', r.locality, {free},
             (SELECT json_object_agg(c.name, {extra_free}) FROM leases_capacity c WHERE c.resource_id = r.id)
         FROM leases_resource r WHERE {room.text}
         ORDER BY r.reserved_for_id IS NULL, {worse}r.id LIMIT {limit or settings.DRYDOCK.candidate_limit}"""
     return [
         Place(
-            resource_id=i, parent_id=p, reserved=reserved, locality=tuple(where),
+            resource_id=i, parent_id=p, reserved=reserved, degraded=degraded, locality=tuple(where),
             free=dict(zip(CLASSES, free, strict=True)) | (read_json(extra) or {}),
         )
-        for i, p, reserved, where, *free, extra in rows(sql, room.params)
+        for i, p, reserved, degraded, where, *free, extra in rows(sql, room.params)
     ]  # fmt: skip
 
 
@@ -284,12 +285,13 @@ def _assign_within(
     """Assign resources in one place, or anywhere in the host if `where` is None.
 
     Options are tried in the order of their positions, so that the devices are near one another within the place too.
+    Degraded ones come last.
     """
     kinds: dict[int, list[Place]] = {}
     for request, one in zip(requests, options, strict=True):
         if id(one) not in kinds:
             inside = [place for place in one if _is_within(place, where) and _times(request, place)]
-            kinds[id(one)] = sorted(inside, key=lambda place: place.locality)
+            kinds[id(one)] = sorted(inside, key=lambda place: (place.degraded, place.locality))
     within = [kinds[id(one)] for one in options]
     if rule.different or not _one_each(within, requests):
         return assign(within, requests, rule, budget)
