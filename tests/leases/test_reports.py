@@ -15,7 +15,7 @@ from blueprints.reports import Report
 from drydock.core.errors import Busy, Conflict, InvalidRequest, NotSupported
 from leases.engine.core import workers
 from leases.engine.core.database import rows
-from leases.engine.sync import discovery
+from leases.engine.sync import discovery, findings
 from leases.messaging import handlers, hints
 from leases.messaging.inline import settle
 from leases.models import Finding, Resource, Sync
@@ -216,6 +216,64 @@ def test_a_blueprint_or_its_kind_sets_the_interval_of_its_discoveries(two, look,
     blueprints.change(root, "pool", blueprints.BlueprintChange(discovery_interval="7s"))
     assert seconds() == 7
     assert blueprints.get(root, "pool").discovery_interval == dt.timedelta(seconds=7)
+
+
+def colored(place, color):
+    found = [
+        {"identity": f"gpu-{n}", "capacity": {"slots": 1}, "parts": [], "traits": [], "attributes": {"color": color}}
+        for n in range(2)
+    ]
+    return Report(place=place, content={"found": found})
+
+
+def colors():
+    return [one["color"] for one in Resource.objects.order_by("identity").values_list("attributes", flat=True)]
+
+
+@pytest.fixture
+def dying(monkeypatch):
+    """Let the process die when it has stored one of two resources, until the token is no longer valid."""
+
+    def die(store):
+        see, done = findings._see, []
+
+        def once(*given):
+            if done:
+                raise SystemExit
+            done.append(given)
+            return see(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(findings, "_see", once)
+            with pytest.raises(SystemExit):
+                store()
+        assert sorted(colors()) == ["green", "red"]
+        Sync.objects.update(token_until="2020-01-01T00:00Z", due_at="2020-01-01T00:00Z")
+
+    return die
+
+
+def test_a_sent_report_is_not_taken_for_the_one_before_a_half_stored_one(pool, dying):
+    discovery.receive(pool.pk, colored("agent", "red"))
+    dying(lambda: discovery.receive(pool.pk, colored("agent", "green")))
+    assert discovery.receive(pool.pk, colored("agent", "red")).stored
+    assert colors() == ["red", "red"]
+
+
+def test_a_report_that_is_read_is_not_taken_for_the_one_before_a_half_stored_one(pool, cloud, look, dying):
+    def paint(color):
+        for n in range(2):
+            cloud.plant(f"gpu-{n}", place="a", attributes={"color": color})
+        Sync.objects.update(due_at="2020-01-01T00:00Z")
+
+    paint("red")
+    look()
+    look()
+    paint("green")
+    dying(lambda: discovery.discover(pool.pk, "a"))
+    paint("red")
+    assert discovery.discover(pool.pk, "a")
+    assert colors() == ["red", "red"]
 
 
 def test_reports_that_are_sent_in_are_never_read_and_silence_is_no_absence(pool, look, cloud):

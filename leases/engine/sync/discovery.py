@@ -204,6 +204,10 @@ def _is_unchanged(sync: Sync, reading: Reading) -> bool:
 
 def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUID, *, fresh: bool = False) -> _Outcome:
     """Store what was found while the token is valid. `fresh` says that it was taken a moment ago."""
+    if not fresh and sync.digest:
+        # If this process dies half-way, the next report is not taken for the one before. A report that was sent is
+        # compared only with one whose storing has ended.
+        Sync.objects.filter(pk=sync.pk, token=token).update(digest="")
     if reading.hardware is not None:
         _keep_hardware(sync, reading.hardware, token)
     keep = partial(_TASKS.keep, sync.blueprint_id, sync.place, token=token)
@@ -254,7 +258,7 @@ def _says(reading: Reading) -> str:
 
 _SAME = """
     UPDATE leases_sync SET seen_at = clock_timestamp(), due_at = clock_timestamp() + %s * interval '1 s'
-    WHERE blueprint_id = %s AND place = %s AND source = 'sent' AND digest = %s AND message = ''
+    WHERE blueprint_id = %s AND place = %s AND source = 'sent' AND digest = %s AND message = '' AND token IS NULL
         AND applied_at > clock_timestamp() - %s * interval '1 s'"""
 # Nothing is lost with the last half second of a database that crashes: the next report says the same again.
 _STILL_SAME = """
@@ -265,7 +269,7 @@ _STILL_SAME = """
             AND a.revoked_at IS NULL AND a.silent_since IS NULL AND a.clock_off_since IS NULL AND a.problem = ''
             AND a.reported_at IS NOT NULL AND b.enabled AND b.removed_at IS NULL
             AND s.blueprint_id = a.blueprint_id AND s.place = a.place AND s.source = 'sent'
-            AND s.digest = b.generation || ':' || %(digest)s AND s.message = ''
+            AND s.digest = b.generation || ':' || %(digest)s AND s.message = '' AND s.token IS NULL
             AND s.applied_at > clock_timestamp() - %(resync)s * interval '1 s'
             AND set_config('synchronous_commit', 'off', TRUE) = 'off'
         RETURNING a.id)
