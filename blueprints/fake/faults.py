@@ -19,6 +19,8 @@ from pydantic import Field
 from blueprints.answers import (
     Answer,
     Failed,
+    Health,
+    HealthState,
     Hold,
     Json,
     Maintenance,
@@ -123,6 +125,14 @@ class PartDies(_Fault):
     part: str = Field(description="Identity of the part.")
 
 
+class PartsRemoved(_Fault):
+    """The step removes discovered parts of the resource, and may report its health."""
+
+    does: Literal["parts_removed"] = "parts_removed"
+    gone: tuple[str, ...] = Field(description="Identities of the parts.")
+    health: HealthState | None = None
+
+
 class HoldFault(_Fault):
     """A person must act; the step continues after the provider's `resolve` was called.
 
@@ -197,7 +207,7 @@ class NeedMaintenance(_Where):
 
 
 Fault: TypeAlias = Annotated[
-    Slow | Fail | Refuse | Lose | Kill | Die | PartDies | HoldFault | NeedLeases | NeedLocks | NeedMaintenance,
+    Slow | Fail | Refuse | Lose | Kill | Die | PartDies | PartsRemoved | HoldFault | NeedLeases | NeedLocks | NeedMaintenance,
     Field(discriminator="does"),
 ]
 
@@ -285,6 +295,13 @@ def _part_dies(fault: PartDies, act: Act, spec: Spec, memo: Json) -> Answer:
     return replace(answer, parts=tuple(parts))
 
 
+def _parts_removed(fault: PartsRemoved, act: Act, spec: Spec, memo: Json) -> Answer:
+    if not _strikes(fault, spec):
+        return act(spec, memo)
+    health = None if fault.health is None else Health(state=fault.health, reason="The fault plan removed its parts.")
+    return Ready(rediscover=True, gone=fault.gone, health=health)
+
+
 def _hold(fault: HoldFault, act: Act, spec: Spec, memo: Json) -> Answer:
     if fault.resolved_by == "operator":
         return _ask(fault, act, spec, memo)
@@ -332,6 +349,7 @@ _STRIKES: dict[str, Callable[[Any, Act, Spec, Json], Answer]] = {
     "kill": _kill,
     "die": _die,
     "part_dies": _part_dies,
+    "parts_removed": _parts_removed,
     "hold": _hold,
     "need_leases": _need_leases,
     "need_locks": _need_locks,

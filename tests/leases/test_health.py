@@ -261,3 +261,25 @@ def test_a_claim_does_not_read_the_degraded_resources_of_a_fleet(blueprint):
     assert claims.look(PlacementRequest(type="fake", requirements={"color": "red"})) is None
     assert rows_read() - before < 500
     assert claims.look(PlacementRequest(type="fake", may_be_degraded=True)) is not None
+
+
+@pytest.mark.parametrize("health", [None, "degraded", "failed"])
+def test_parts_that_a_step_removed_are_handed_back_whatever_the_health_of_the_resource(blueprint, cloud, health):
+    removed = {"does": "parts_removed", "at": "check.look", "gone": ["card-1"], "health": health}
+    pool = blueprint(config={"provider": "t", "faults": [removed]}, max_resources=0)
+    cloud.plant("host")
+    for part in ("card-1", "card-2"):
+        cloud.plant(part, part_of="host")
+    settle()
+    discovery.discover(pool.pk)
+    host = Resource.objects.get(identity="host")
+    Sync.objects.update(digest="old")
+    cloud.uproot("card-1")
+    start(resource_id=host.pk, phase="check")
+    settle()
+    assert set(Resource.objects.filter(part_of=host, gone_at=None).values_list("identity", flat=True)) == {"card-2"}
+    assert Event.objects.filter(resource__identity="card-1", reason="reconfigured").exists()
+    assert not Event.objects.filter(kind="resource.lost").exists()
+    assert Sync.objects.get().digest != "old", "the place was searched again at once"
+    host.refresh_from_db()
+    assert host.health == (health or "ok")

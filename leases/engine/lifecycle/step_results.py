@@ -274,9 +274,6 @@ def _about(run: Run) -> dict[str, Any]:
 
 def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
     _keep(run, answer)
-    if answer.rediscover:
-        retirement.hand_back_parts(run.resource_id, answer.gone)
-        retirement.search_again(run.resource_id)
     step = plan[run.position]
     record_event("step.done", f"{run.phase}: {step.name}", details={"step": step.name}, **_about(run))
     Run.objects.filter(pk=run.pk).update(
@@ -289,8 +286,11 @@ def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
 
 
 def _keep(run: Run, answer: Ready) -> None:
-    """Store the facts of a step's answer with the lease or the resource. For a lost lease, facts are not stored."""
+    """Store what a step's answer says, with the lease or the resource. For a lost lease, facts are not stored."""
     keep_aside(run, answer)
+    if answer.rediscover:
+        retirement.hand_back_parts(run.resource_id, answer.gone)
+        retirement.search_again(run.resource_id)
     if run.debt_id is not None:
         return
     if run.phase == Run.Phase.CHECK and (power := answer.facts.get("power")) in ("on", "off"):
