@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -59,18 +60,20 @@ def test_a_circle_inside_a_function_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "package",
     [
+        *sorted({str(path.parent.relative_to(ROOT)) for path in (ROOT / "blueprints").rglob("kind.py")}),
         "drydock_agent",
         "drydock_agent/drivers",
         "drydock_agent/program",
         "drydock_client",
         "drydock_client/http",
         "drydock_client/values",
+        "leases/admin",
         "leases/local",
         "leases/operations",
         "leases/rest",
     ],
 )
-def test_a_package_of_a_face_has_few_modules(package: str) -> None:
+def test_a_package_of_a_kind_or_a_face_has_few_modules(package: str) -> None:
     modules = [path for path in (ROOT / package).glob("*.py") if path.stem != "__init__"]
     there = sorted(path.stem for path in modules if not path.read_text().startswith('"""Deprecated:'))
     assert len(there) <= MOST, there
@@ -89,3 +92,14 @@ def test_a_package_of_the_engine_is_small_and_names_its_modules(package: str) ->
     assert ast.get_docstring(tree), "its __init__ says what it is responsible for"
     (named,) = [node.value for node in tree.body if isinstance(node, ast.Assign)]
     assert ast.literal_eval(named) == there
+
+
+def test_the_architecture_lists_the_modules_of_the_engine() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page[page.index("## The engine") : page.index("## The path of a lease")]
+    table = re.findall(r"^\| `(\w+)` \| .+ \| (.+) \|$", section, re.MULTILINE)
+    listed = {package: sorted(re.findall(r"`(\w+)`", names)) for package, names in table}
+    folders = [path for path in (ROOT / "leases" / "engine").iterdir() if (path / "__init__.py").exists()]
+    assert listed == {
+        folder.name: sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__") for folder in folders
+    }
