@@ -82,7 +82,8 @@ def new_secret(agent: Agent, hello: Hello) -> str:
         return ""
     made = secrets.token_urlsafe(32)
     before = (agent.secrets or {}).get("current", "")
-    Agent.objects.filter(pk=agent.pk).update(secrets={"current": made, "before": before})
+    # Not if it was replaced a moment ago: the one before would know the secret of the new one.
+    Agent.objects.filter(pk=agent.pk, joined_at=agent.joined_at).update(secrets={"current": made, "before": before})
     return made
 
 
