@@ -197,6 +197,8 @@ def _addresses(host: str, port: int) -> Iterator[str]:
     named = not _is_literal(host) and host != "localhost"
     for *_, found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         address = ipaddress.ip_address(str(found[0]).partition("%")[0])
+        # The kernel connects to the IPv4 address that is mapped into an IPv6 one.
+        address = getattr(address, "ipv4_mapped", None) or address
         inside = address.is_loopback and named
         if not (inside or address.is_link_local or address.is_multicast or address.is_unspecified):
             yield str(address)
