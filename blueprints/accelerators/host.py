@@ -13,8 +13,10 @@ from blueprints.answers import Answer, Failed, Json, Need, NeededLease, Ready, S
 from blueprints.hosts import HOST, lease_of
 from blueprints.hostshell import HostShell
 from blueprints.specs import HostView, LeaseView, Spec
+from drydock.core.errors import InvalidRequest
 from drydock_agent import Hardware, Limits, load_drivers, parse_fetched, scan, script
 from drydock_agent.fetch import FetchFailed
+from drydock_agent.pci import address
 from drydock_agent.scan import CAPTURED
 from interfaces.command.shell import ShellCommand
 from interfaces.errors import InterfaceError
@@ -85,6 +87,19 @@ def host_of(lease: LeaseView) -> LeaseView | None:
     if HOST in lease.parents:
         return lease.parents[HOST]
     return next((one for one in lease.members() if one.id == lease.facts.get("stands_on")), None)
+
+
+def pci_function(spec: Spec) -> str:
+    """Return the PCI address of the device. Raises InvalidRequest if its id is not one.
+
+    The id comes from a report, which an agent that was taken over can forge, and root uses it as a part of paths.
+    """
+    id: str = spec.resource.facts["device"]["id"]
+    if address(id) != id:
+        raise InvalidRequest(
+            f"{id!r:.60} is not a PCI address such as 0000:3b:00.0, so nothing is done with the device as root."
+        )
+    return id
 
 
 def shell(spec: Spec) -> HostShell | None:

@@ -1,7 +1,8 @@
 """Step actions that program an FPGA with an image of its blueprint, and blank it after a lease.
 
 The file of an image is copied or downloaded to a folder that only root can enter, and its SHA-256 is computed there, so
-that nobody can exchange it before it is programmed. Afterwards the FPGA is read again.
+that nobody can exchange it before it is programmed. Each FPGA has copies of its own: a download for another one, which
+may get something else, would otherwise write to a file that was verified. Afterwards the FPGA is read again.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from dataclasses import replace
 
 from blueprints.accelerators import bitstreams
 from blueprints.accelerators.bitstreams import BadImage, Image
-from blueprints.accelerators.host import ScanFailed, hardware_of, shell
+from blueprints.accelerators.host import hardware_of, pci_function, shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.contract import DeclaredAct, Fields, Step
 from blueprints.hosts import lease_of
 from blueprints.hostshell import CannotBecomeRoot, HostShell, told
 from blueprints.specs import Spec
+from drydock.core.errors import InvalidRequest
 from drydock_agent import Device
-from drydock_agent.pci import address
 from interfaces.errors import CommandFailed, DeadlineExceeded
 
 _LARGEST = 1 << 30
@@ -32,12 +33,16 @@ _WRONG_SUM, _NO_FILE, _NO_TOOL, _TOO_LARGE, _OUT_OF_TIME = 65, 66, 69, 73, (124,
 _LOOKS = 5
 
 _FETCH = rf"""
-sum=$1 path=$2 url=$3 seconds=$4
+name=$1 sum=$2 path=$3 url=$4 seconds=$5
 umask 077
 mkdir -p {_FOLDER} && [ ! -L {_FOLDER} ] && chown 0:0 {_FOLDER} && chmod 700 {_FOLDER} || exit 1
-file={_FOLDER}/$sum part={_FOLDER}/$sum.part
+file={_FOLDER}/$name part={_FOLDER}/$name.part
 summed() {{ said=$(sha256sum <"$1") && echo "${{said%% *}}"; }}
-bounded() {{ timeout -s KILL "$seconds" "$@"; }}
+# A server that never ends, or says nothing about the size, must not fill the disk.
+bounded() (ulimit -c 0; ulimit -f $(({_LARGEST} / 512 + 1)) && exec timeout -s KILL "$seconds" "$@")
+sized() {{ [ ! -f "$part" ] || [ "$(wc -c <"$part")" -le {_LARGEST} ] || {{ rm -f "$part"; exit {_TOO_LARGE}; }}; }}
+# The host may have stopped while it was written.
+[ ! -f "$file" ] || [ "$(summed "$file")" = "$sum" ] || rm -f "$file"
 if [ ! -f "$file" ]; then
   if [ -n "$path" ]; then
     [ -f "$path" ] || {{ echo "it does not exist" >&2; exit {_NO_FILE}; }}
@@ -45,6 +50,7 @@ if [ ! -f "$file" ]; then
   elif command -v curl >/dev/null 2>&1; then
     bounded curl -fsSL --proto =http,https --proto-redir =http,https --max-filesize {_LARGEST} -C - -o "$part" -- "$url"
     code=$?
+    sized
     case $code in
       0) ;; 124|137) exit $code;;
       # The server cannot continue a download that was begun.
@@ -54,45 +60,50 @@ if [ ! -f "$file" ]; then
     esac
   elif command -v wget >/dev/null 2>&1; then
     bounded wget -q -c -t 1 -O "$part" -- "$url" || {{
-      code=$?; [ $code = 124 ] || [ $code = 137 ] || {{ echo "wget failed with exit code $code" >&2; code={_NO_FILE}; }}
+      code=$?; sized
+      [ $code = 124 ] || [ $code = 137 ] || {{ echo "wget failed with exit code $code" >&2; code={_NO_FILE}; }}
       exit $code
     }}
   else
     echo "the host has neither curl nor wget" >&2; exit {_NO_FILE}
   fi
-  [ "$(wc -c <"$part")" -le {_LARGEST} ] || {{ rm -f "$part"; exit {_TOO_LARGE}; }}
+  sized
   found=$(summed "$part") || exit 1
   [ "$found" = "$sum" ] || {{ rm -f "$part"; echo "$found"; exit {_WRONG_SUM}; }}
   mv "$part" "$file"
 fi
 head -c {_HEAD} "$file" | base64
 """
-"""Puts an image into the folder for images, and prints its beginning. $1: SHA-256, $2: path or $3: URL, $4: seconds."""
+"""Puts an image into the folder for images, and prints its beginning.
+
+$1: its name there, $2: SHA-256, $3: path or $4: URL, $5: seconds.
+"""
 
 _PROGRAM = rf"""
-tools=$1 sum=$2 seconds=$3; shift 3
+tools=$1 file={_FOLDER}/$2 sum=$3 seconds=$4; shift 4
 PATH=${{tools:+$tools:}}$PATH; export PATH
-[ -f "{_FOLDER}/$sum" ] || exit {_NO_FILE}
+[ -f "$file" ] || exit {_NO_FILE}
+found=$(sha256sum <"$file") && [ "${{found%% *}}" = "$sum" ] || {{ rm -f "$file"; exit {_NO_FILE}; }}
 if command -v fpgaconf >/dev/null 2>&1; then
-  timeout -s KILL "$seconds" fpgaconf "$@" "{_FOLDER}/$sum" </dev/null
+  timeout -s KILL "$seconds" fpgaconf "$@" "$file" </dev/null
   code=$?
 else
   code={_NO_TOOL}
 fi
-rm -f "{_FOLDER}/$sum"; rmdir {_FOLDER} 2>/dev/null
+rm -f "$file"; rmdir {_FOLDER} 2>/dev/null
 exit $code
 """
 """Programs an FPGA, and removes the copy of the image.
 
-$1: folder with fpgaconf, $2: SHA-256, $3: seconds, then options that name the device.
+$1: folder with fpgaconf, $2: name of the copy, $3: SHA-256, $4: seconds, then options that name the device.
 """
 
 
 _REMOVE = rf"""
-for sum do rm -f "{_FOLDER}/$sum" "{_FOLDER}/$sum.part"; done
+for name do rm -f "{_FOLDER}/$name" "{_FOLDER}/$name.part"; done
 rmdir {_FOLDER} 2>/dev/null || true
 """
-"""Removes the copies of images that are not programmed. Arguments: their SHA-256."""
+"""Removes the copies of images that are not programmed. Arguments: their names."""
 
 
 class Program(Fields):
@@ -153,10 +164,15 @@ def discard(spec: Spec, memo: Json) -> Answer:
     """Remove the copies of images that a step which was not finished has left on the host."""
     there = shell(spec) if spec.resource.facts["device"]["class"] == "fpga" and spec.config.images else None
     if there is not None:
-        # An account that cannot become root has not copied anything.
-        with suppress(CannotBecomeRoot):
-            there.as_root(_REMOVE, *(one.sha256 for one in spec.config.images.values()))
+        # An account that cannot become root has not copied anything, and nothing is copied for what has no address.
+        with suppress(CannotBecomeRoot, InvalidRequest):
+            there.as_root(_REMOVE, *(_copy(spec, one) for one in spec.config.images.values()))
     return Ready()
+
+
+def _copy(spec: Spec, image: Image) -> str:
+    """Return the name of the copy of an image for an FPGA. Raises InvalidRequest if the FPGA has no PCI address."""
+    return f"{image.sha256}-{pci_function(spec)}"
 
 
 def _asked(spec: Spec) -> str:
@@ -190,14 +206,14 @@ def _fetch(spec: Spec, there: HostShell, name: str, image: Image) -> Answer:
         return _refused("wrong_interface", f"{said}, but {device.id} has {', '.join(ids)}.")
     seconds = str(_seconds(spec))
     try:
-        head = there.as_root(_FETCH, image.sha256, image.path, image.url, seconds)
+        head = there.as_root(_FETCH, _copy(spec, image), image.sha256, image.path, image.url, seconds)
     except CommandFailed as error:
         return _not_fetched(error, name, image)
     except DeadlineExceeded:
         return Wait(after=1.0, sentence=f"The image {name} is being copied to the host.")
     answer = _described(name, image, head)
     if isinstance(answer, Failed):
-        there.as_root(_REMOVE, image.sha256)
+        there.as_root(_REMOVE, _copy(spec, image))
     return answer
 
 
@@ -239,9 +255,11 @@ def _not_fetched(error: CommandFailed, name: str, image: Image) -> Answer:
 
 
 def _program(spec: Spec, there: HostShell, memo: Json, image: Image) -> Answer:
-    known, name, seconds = spec.resource.facts["device"], memo["image"], _seconds(spec)
+    name, seconds = memo["image"], _seconds(spec)
     try:
-        there.as_root(_PROGRAM, spec.config.tools, image.sha256, str(seconds), *_options(known["id"]))
+        there.as_root(
+            _PROGRAM, spec.config.tools, _copy(spec, image), image.sha256, str(seconds), *_options(pci_function(spec))
+        )  # fmt: skip
     except CommandFailed as error:
         code, said = error.result.exit_code, " ".join((error.result.text + error.result.error_text).split())[-300:]
         if code == _NO_FILE:
@@ -257,9 +275,7 @@ def _program(spec: Spec, there: HostShell, memo: Json, image: Image) -> Answer:
 
 
 def _options(id: str) -> tuple[str, ...]:
-    """Return the options of fpgaconf that name a device. All numbers are hexadecimal."""
-    if address(id) != id:
-        raise ScanFailed(f"{id!r:.40} is not a PCI address")
+    """Return the options of fpgaconf that name a PCI function. All numbers are hexadecimal."""
     domain, bus, rest = id.split(":")
     device, function = rest.split(".")
     return "--segment", f"0x{domain}", "-B", f"0x{bus}", "-D", f"0x{device}", "-F", f"0x{function}"

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from blueprints.accelerators import hostscripts, layouts, mig
 from blueprints.accelerators.drafts import identity
-from blueprints.accelerators.host import hardware_of, shell
+from blueprints.accelerators.host import hardware_of, pci_function, shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.contract import DeclaredAct, Fields, Plan, Step
 from blueprints.devices.values import DeviceRefused, refused_by
@@ -64,13 +64,14 @@ def set_up(spec: Spec, memo: Json) -> Answer:
             return _refused("Set either driver or vfs. The driver of VFs is declared in the blueprint.")
         declared = layouts.first(spec.config.vfs, known["id"], spec.resource.attributes.get("model", ""))
         return _set_vfs(spec, there, wanted.vfs, declared.driver if declared else "")
+    function = pci_function(spec)
     with refused_by(hostscripts.REFUSED):
-        said = there.as_root(hostscripts.SETUP, spec.config.captured, known["id"], wanted.driver).split()
+        said = there.as_root(hostscripts.SETUP, spec.config.captured, function, wanted.driver).split()
     was, override = said[1], "".join(said[2:3])
     if problem := "" if wanted.driver == _NONE else _not_ready(spec, known["id"]):
         try:
             with refused_by(hostscripts.REFUSED):
-                there.as_root(hostscripts.UNDO, spec.config.captured, known["id"], was, override)
+                there.as_root(hostscripts.UNDO, spec.config.captured, function, was, override)
             problem += f" The driver is {was} again, as before."
         except DeviceRefused as error:
             problem += f" It could not be undone: {error}"
@@ -89,11 +90,11 @@ def _not_ready(spec: Spec, id: str) -> str:
 
 
 def _set_vfs(spec: Spec, there: HostShell, count: int, driver: str) -> Answer:
-    known = spec.resource.facts["device"]
+    function = pci_function(spec)
     with refused_by(hostscripts.REFUSED):
-        said = there.as_root(hostscripts.VFS, spec.config.captured, known["id"], str(count), driver).splitlines()
+        said = there.as_root(hostscripts.VFS, spec.config.captured, function, str(count), driver).splitlines()
     gone = tuple(identity(spec.resource.facts["host"], line.split()[1]) for line in said if line.startswith("gone "))
-    return Ready(rediscover=bool(said), gone=gone, log=f"{known['id']} has {count} VFs.")
+    return Ready(rediscover=bool(said), gone=gone, log=f"{function} has {count} VFs.")
 
 
 @told

@@ -8,7 +8,7 @@ from typing import Any
 
 from blueprints import devices
 from blueprints.accelerators import access, hostscripts, layouts
-from blueprints.accelerators.host import host_of, shell
+from blueprints.accelerators.host import host_of, pci_function, shell
 from blueprints.accelerators.layouts import Network
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.devices import Account, Link
@@ -103,7 +103,7 @@ def attach(spec: Spec, memo: Json) -> Answer:
     declared = _declared(spec) or Network()
     account = Account.of(control)
     link = Link(
-        address=known["id"], root=spec.config.captured, mac=declared.mac or "", addresses=declared.addresses,
+        address=pci_function(spec), root=spec.config.captured, mac=declared.mac or "", addresses=declared.addresses,
         gateway=declared.gateway,
     )  # fmt: skip
     try:
@@ -147,9 +147,9 @@ def _wanted(spec: Spec) -> Json:
 
 
 def _read(spec: Spec, there: HostShell) -> Json:
-    known = spec.resource.facts["device"]
+    function = pci_function(spec)
     with refused_by(hostscripts.REFUSED):
-        said = there.as_root(hostscripts.VF_SHOW, spec.config.captured, spec.config.tools, known["id"])
+        said = there.as_root(hostscripts.VF_SHOW, spec.config.captured, spec.config.tools, function)
     number, _, text = said.partition("\n")
     return settings_of(text, int(number))
 
@@ -193,14 +193,14 @@ def _set(spec: Spec, there: HostShell, wanted: Json) -> Answer:
     changed = {name: value for name, value in wanted.items() if now.get(name) != value}
     if {"min_mbits", "max_mbits"} & changed.keys():
         changed |= {name: wanted[name] for name in ("min_mbits", "max_mbits")}
-    known = spec.resource.facts["device"]
+    function = pci_function(spec)
     for words in _words(changed):
         with refused_by(hostscripts.REFUSED):
-            there.as_root(hostscripts.VF_SET, spec.config.captured, spec.config.tools, known["id"], *words)
+            there.as_root(hostscripts.VF_SET, spec.config.captured, spec.config.tools, function, *words)
     now = _read(spec, there) if changed else now
     left = [f"{name} is {now.get(name)}, not {value}" for name, value in wanted.items() if now.get(name) != value]
     if left:
-        return _refused("vf_settings", f"The card does not keep the settings of {known['id']}: {', '.join(left)}.")
+        return _refused("vf_settings", f"The card does not keep the settings of {function}: {', '.join(left)}.")
     return Ready()
 
 

@@ -82,7 +82,8 @@ def new_secret(agent: Agent, hello: Hello) -> str:
         return ""
     made = secrets.token_urlsafe(32)
     before = (agent.secrets or {}).get("current", "")
-    Agent.objects.filter(pk=agent.pk).update(secrets={"current": made, "before": before})
+    # Not if it was replaced a moment ago: the one before would know the secret of the new one.
+    Agent.objects.filter(pk=agent.pk, joined_at=agent.joined_at).update(secrets={"current": made, "before": before})
     return made
 
 
@@ -196,6 +197,8 @@ def _addresses(host: str, port: int) -> Iterator[str]:
     named = not _is_literal(host) and host != "localhost"
     for *_, found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         address = ipaddress.ip_address(str(found[0]).partition("%")[0])
+        # The kernel connects to the IPv4 address that is mapped into an IPv6 one.
+        address = getattr(address, "ipv4_mapped", None) or address
         inside = address.is_loopback and named
         if not (inside or address.is_link_local or address.is_multicast or address.is_unspecified):
             yield str(address)

@@ -40,6 +40,12 @@ class BadCode(NotAllowed):
     code = "bad_join_code"
 
 
+class Replaced(NotAllowed):
+    """The agent was revoked, or another one took its place, while it was sending this."""
+
+    code = "agent_replaced"
+
+
 def digest(secret: str) -> str:
     """Return the digest of a join code, under which it is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
@@ -106,13 +112,30 @@ def join(secret: str, hello: Hello) -> Agent:
     return Agent.objects.select_related("blueprint").get(pk=agent.pk)
 
 
+@short
 def renew(agent: Agent, hello: Hello) -> Agent:
-    """Store what an agent says about itself. Raises NotAllowed if it runs on another host than the one that joined."""
+    """Store what an agent says about itself. Raises NotAllowed if it runs on another host than the one that joined.
+
+    Raises Replaced if it was revoked or replaced after it was authenticated.
+    """
+    hold(agent)
     refuse_other_host(agent, hello.identities, "identities")
     Agent.objects.filter(pk=agent.pk).update(**_about(agent.blueprint, hello))
     _judge(agent, hello)
     endpoints.announced(agent, hello)
     return Agent.objects.select_related("blueprint").get(pk=agent.pk)
+
+
+def hold(agent: Agent) -> None:
+    """Lock an agent in the current transaction. Raises Replaced if it was revoked or has joined again.
+
+    An agent is authenticated before its body has arrived, which it can delay.
+    """
+    still = Agent.objects.select_for_update(no_key=True).filter(
+        pk=agent.pk, joined_at=agent.joined_at, revoked_at=None
+    )  # fmt: skip
+    if not still.exists():
+        raise Replaced
 
 
 def reporting_kind(blueprint: Blueprint) -> tuple[Reports, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from blueprints.identities import real
 from blueprints.reports import Report
 from drydock.core.errors import Busy, Conflict, DrydockError, NotAllowed
 from drydock_agent.messages import HardwareReport
-from leases.agents.enrolment import CLOCK_LIMIT, CLOCK_WARNING, note_clock, offset, refuse_other_host
+from leases.agents.enrolment import CLOCK_LIMIT, CLOCK_WARNING, Replaced, note_clock, offset, refuse_other_host
 from leases.engine.core.transitions import record_event
 from leases.engine.sync import discovery, silent_agents
 from leases.engine.sync.discovery import Received
@@ -36,7 +36,8 @@ def accept_unchanged(agent: Agent, document: object) -> bool:
         if abs(offset(report.time)) > CLOCK_WARNING or not all("".join(pair).isprintable() for pair in given.items()):
             return False
         return discovery.still_same(
-            agent.pk, content, sequence=report.sequence, boot_id=report.boot_id, identities=given
+            agent.pk, content, sequence=report.sequence, boot_id=report.boot_id, identities=given,
+            joined_at=agent.joined_at,
         )  # fmt: skip
     except (ValueError, TypeError, AttributeError, RecursionError):  # of a malformed report
         return False
@@ -103,29 +104,43 @@ def _learn(agent: Agent, report: HardwareReport) -> None:
     if other is not None:
         shared = next(name for name, value in fresh.items() if other.identities.get(name) == value)
         raise NotAllowed(f"{shared} {fresh[shared]} already identifies {other.place}.", field=f"{FIELD}.{shared}")
-    Agent.objects.filter(pk=agent.pk).update(identities={**agent.identities, **fresh})
+    _still(agent).update(identities={**agent.identities, **fresh})
+
+
+def _still(agent: Agent) -> QuerySet[Agent]:
+    """Return the row of an agent, unless it was revoked or replaced since it was authenticated.
+
+    It could otherwise delay a report until then, and have its successor refused by a number that is too large.
+    """
+    return Agent.objects.filter(pk=agent.pk, joined_at=agent.joined_at, revoked_at=None)
 
 
 def _number(agent: Agent, report: HardwareReport) -> None:
-    """Record that the report was received. Raises Conflict if it was received before, or after a later one."""
-    unread = Agent.objects.filter(pk=agent.pk, sequence__lt=report.sequence, revoked_at=None)
+    """Record that the report was received. Raises Conflict if it was received before, or after a later one.
+
+    Raises Replaced if it comes from an agent that was revoked or replaced.
+    """
+    unread = _still(agent).filter(sequence__lt=report.sequence)
     if not unread.update(sequence=report.sequence, boot_id=report.boot_id, reported_at=Now(), problem=""):
-        last = Agent.objects.filter(pk=agent.pk).values_list("sequence", flat=True).first()
+        last = _still(agent).values_list("sequence", flat=True).first()
+        if last is None:
+            raise Replaced
         raise Conflict(
             f"Report {report.sequence} is not new: report {last} was received before.",
-            field="sequence", hint=f"Give the next report a sequence number of at least {(last or 0) + 1}.",
+            field="sequence", hint=f"Give the next report a sequence number of at least {last + 1}.",
         )  # fmt: skip
 
 
 def _unnumber(agent: Agent, report: HardwareReport) -> None:
     """Take back that the report was received, so that the same report can be sent again."""
-    same = Agent.objects.filter(pk=agent.pk, sequence=report.sequence, boot_id=report.boot_id)
+    same = _still(agent).filter(sequence=report.sequence, boot_id=report.boot_id)
     same.update(sequence=agent.sequence, boot_id=agent.boot_id, reported_at=agent.reported_at, problem=agent.problem)
 
 
 def _remember(agent: Agent, error: DrydockError) -> None:
     """Keep why a report was refused. The report before counts as the last one."""
-    Agent.objects.filter(pk=agent.pk).update(problem=str(error)[:2000], reported_at=agent.reported_at)
+    if not _still(agent).update(problem=str(error)[:2000], reported_at=agent.reported_at):
+        return
     if not agent.problem:
         message = f"A report of the agent of {agent.place} was refused: {error}"
         record_event("agent.refused", message[:2000], blueprint_id=agent.blueprint_id, details={"agent": agent.pk})

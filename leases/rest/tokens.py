@@ -21,6 +21,7 @@ from drydock.core import clock
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock.core.units import duration, in_words
 from drydock_client.values import TokenInfo
+from leases.agents import enrolment
 from leases.engine.core.database import rows
 from leases.engine.core.transitions import record_event
 from leases.models import Agent
@@ -75,9 +76,13 @@ def create(
 
 
 def create_for_agent(agent: Agent) -> tuple[str, dt.datetime]:
-    """Create a token for an agent, and let its earlier ones expire soon. Return the secret and its expiry."""
+    """Create a token for an agent, and let its earlier ones expire soon. Return the secret and its expiry.
+
+    Raises Replaced if the agent was revoked, or has joined again since `agent` was read.
+    """
     secret = PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
+        enrolment.hold(agent)
         earlier = Token.objects.filter(agent=agent)
         earlier.filter(expires_at__lte=Now()).delete()
         earlier.update(expires_at=Least(F("expires_at"), Now() + OVERLAP))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import threading
@@ -212,7 +213,7 @@ def test_copies_that_an_interrupted_step_left_are_removed_with_the_resource(fpga
     answer = images.program_for_lease(spec(fpga, "filter"), {})
     assert isinstance(answer, Wait)
     staged = fpga.folder / "staged"
-    assert [one.name for one in staged.iterdir()] == [fpga.images()["filter"]["sha256"]]
+    assert [one.name for one in staged.iterdir()] == [f"{fpga.images()['filter']['sha256']}-{FPGA}"]
     assert staged.stat().st_mode & 0o777 == 0o700
     assert images.discard(spec(fpga), {}) == Ready()
     assert not staged.exists()
@@ -232,11 +233,69 @@ def test_an_image_is_downloaded_also_if_a_part_of_it_is_there_that_cannot_be_con
             given = spec(fpga, "filter", config={"images": known})
             # This server does not support ranges.
             (fpga.folder / "staged").mkdir()
-            (fpga.folder / "staged" / f"{known['filter']['sha256']}.part").write_bytes(b"begun")
+            (fpga.folder / "staged" / f"{known['filter']['sha256']}-{FPGA}.part").write_bytes(b"begun")
             assert isinstance(done(images.program_for_lease, given), Ready)
             assert fpga.afu.read_text().strip() == FILTER
             answer = done(images.program_for_lease, spec(fpga, "other", config={"images": known}))
             assert answer.code == "no_image"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_copy_that_changed_after_it_was_verified_is_not_programmed(fpga: FakeFpga) -> None:
+    """As after a crash of the host, or by a download for another FPGA that was under way."""
+    given = spec(fpga, "filter")
+    first = images.program_for_lease(given, {})
+    assert isinstance(first, Wait)
+    (copy,) = (fpga.folder / "staged").iterdir()
+    copy.write_bytes(b"something else")
+    assert images.program_for_lease(given, first.memo).memo == {}, "it is copied again"  # type: ignore[union-attr]
+    assert fpga.calls() == []
+    assert isinstance(images.program_for_lease(given, {}), Wait)
+    copy.write_bytes(b"")
+    assert isinstance(done(images.program_for_lease, given), Ready)
+    assert (fpga.state / "programmed").read_bytes() == (fpga.folder / "filter.gbs").read_bytes()
+
+
+def test_fpgas_of_one_host_share_no_copy(fpga: FakeFpga) -> None:
+    """What is copied for one of them cannot write to the verified copy of another, or remove it."""
+    one, two = spec(fpga, "filter"), spec(fpga, "filter")
+    two.resource.facts = {"device": {"id": "0000:5e:00.0", "class": "fpga", "captured": True}}
+    assert isinstance(images.program_for_lease(one, {}), Wait)
+    assert images.discard(two, {}) == Ready()
+    (copy,) = (fpga.folder / "staged").iterdir()
+    assert copy.name.endswith(FPGA)
+    assert images.discard(one, {}) == Ready()
+
+
+class _Endless(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(b"x" * 65536)
+
+    def log_message(self, *_: Any) -> None:
+        """Write nothing."""
+
+
+@pytest.mark.parametrize("tool", ["curl", "wget"])
+def test_a_server_that_never_ends_does_not_fill_the_disk(fpga: FakeFpga, monkeypatch, tool: str) -> None:
+    small = images._FETCH.replace(str(1 << 30), str(1 << 20))
+    if tool == "wget":
+        small = small.replace("command -v curl", "false")
+    monkeypatch.setattr(images, "_FETCH", small)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            known = fpga.images()
+            known["filter"] |= {"url": f"http://127.0.0.1:{server.server_port}/filter.gbs", "path": ""}
+            answer = done(images.program_for_lease, spec(fpga, "filter", config={"images": known}, deadline=5.0))
+            assert (answer.code, answer.scope) == ("too_large", "operator")
+            assert not list((fpga.folder / "staged").iterdir())
         finally:
             server.shutdown()
             thread.join()

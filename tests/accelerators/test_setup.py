@@ -294,3 +294,26 @@ def test_a_device_that_cannot_be_attached_as_declared_is_refused(kernel: Path) -
 def test_a_declaration_that_is_not_valid_is_refused(field: str, value: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         KIND.Config.model_validate({field: value})
+
+
+@pytest.mark.parametrize("change", [{"driver": "vfio-pci"}, {"vfs": 2}])
+def test_a_forged_address_makes_root_write_nowhere_else(kernel: Path, change: Any) -> None:
+    """As from an agent that was taken over, whose account prepares a folder with links to files of root."""
+    precious, before = kernel / "precious", "as it was\n\n"
+    precious.write_text(before)
+    forged = kernel / "forged"
+    (forged / "driver").mkdir(parents=True)
+    (forged / "iommu_group/devices").mkdir(parents=True)
+    (forged / "sriov_totalvfs").write_text("8\n")
+    for name in ("driver_override", "driver/unbind", "sriov_numvfs"):
+        (forged / name).symlink_to(precious)
+    given = spec(kernel, CARD)
+    given.resource.facts["device"]["id"] = "../../../../forged"
+    act = next(one for one in KIND.acts() if one.name == "setup")
+    given.arguments = act.Arguments.model_validate(change)
+    answer = act.plan()[0].act(given, {})
+    assert precious.read_text() == before
+    assert isinstance(answer, Failed)
+    assert (answer.scope, "'../../../../forged' is not a PCI address" in answer.message) == ("operator", True)
+    assert isinstance(KIND.update()[0].act(given, {}), (Failed, Ready))
+    assert precious.read_text() == before

@@ -169,3 +169,21 @@ def test_a_namespace_is_refused_where_sessions_do_not_enter_it(tree: Path) -> No
     assert "Leases share an account on rack-7" in answer.message
     for whole in (attached(tree, None, shared=True, exclusive=True), attached(tree, None, exclusive=True)):
         assert whole == Ready(facts={"network": {"namespace": "", "interfaces": []}}), "the lease has the whole machine"
+
+
+def test_a_forged_address_names_no_interface_of_the_host(program: FakeIp, tree: Path) -> None:
+    """As from an agent that was taken over: a folder that it prepared would choose the interface."""
+    (tree / "forged/net/eth0").mkdir(parents=True)
+    one = spec(tree, attach="netns", vlan=100)
+    one.resource.facts["device"] |= {"id": "../../../../forged", "attach": "netns"}
+    one.config.networks[0].__dict__["address"] = "*"
+    account: Any = SimpleNamespace(endpoint=ROOT)
+    control = Control(transport=account, uid=70_001, gid=70_001, home="/nowhere")
+    one.lease.parents = {"host": SimpleNamespace(
+        control=lambda: control, facts={}, asked=SimpleNamespace(exclusive=False),
+        resource=SimpleNamespace(name="rack-7", attributes={}),
+    )}  # fmt: skip
+    for act in (virtual.read_settings, virtual.attach):
+        answer = act(one, {})
+        assert isinstance(answer, Failed)
+        assert "'../../../../forged' is not a PCI address" in answer.message

@@ -48,7 +48,13 @@ def test_an_address_that_is_not_the_hosts_waits_for_an_operator_and_is_not_calle
     assert Agent.objects.get().secrets["before"] == said["secret"]
 
 
-@pytest.mark.parametrize("endpoint", ["169.254.169.254:443", "0.0.0.0:443", "224.0.0.1:443", "[fe80::1]:443"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "169.254.169.254:443", "0.0.0.0:443", "224.0.0.1:443", "[fe80::1]:443", "[::ffff:169.254.169.254]:443",
+        "[::ffff:0.0.0.0]:443",
+    ],
+)  # fmt: skip
 def test_addresses_that_are_of_no_host_are_not_called_even_when_confirmed(joined, who, pem, endpoint):  # noqa: F811
     agent = joined()
     agent.hello(endpoint=endpoint, certificate=only_certificate(pem))
@@ -63,6 +69,9 @@ def test_a_name_that_leads_back_to_this_machine_is_not_called(joined, who, pem, 
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 443))]
     monkeypatch.setattr(endpoints.socket, "getaddrinfo", lambda *_, **__: found)
     assert list(endpoints._addresses("agent.example.org", 443)) == []
+    found[:] = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::ffff:127.0.0.1", 443, 0, 0))]
+    assert list(endpoints._addresses("agent.example.org", 443)) == [], "it is the same address"
+    found[:] = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 443))]
     assert list(endpoints._addresses("127.0.0.1", 443)) == ["127.0.0.1"]
 
 

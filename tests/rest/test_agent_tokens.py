@@ -17,11 +17,12 @@ from leases.models import Agent, Resource
 from leases.operations.callers import caller
 from leases.rest import agents as addresses
 from leases.rest import tokens
+from leases.rest.agents import views
 from leases.rest.models import AGENT, Token
 from leases.rest.schema import METHODS
 from leases.rest.urls import OPEN, V1
 from tests.rest.conftest import Api
-from tests.rest.test_agents import OTHER, _fresh_buckets, joined, pool, who  # noqa: F401
+from tests.rest.test_agents import OTHER, Agents, _fresh_buckets, joined, pool, who  # noqa: F401
 
 METHODS_OF_AGENTS = ("get", "post", "put", "patch", "delete")
 
@@ -162,3 +163,48 @@ def test_tokens_of_agents_are_no_tokens_of_users(joined, api, chief, who):  # no
     assert not row.allows("read")
     assert not Token(scope="operate").allows(AGENT)
     assert caller(chief).operator
+
+
+def delayed(monkeypatch, meanwhile):
+    """Have something happen between the check of the next request's token and the arrival of its body."""
+    plain, todo = views.AgentEndpoint.unchecked, [meanwhile]
+
+    def unchecked(self, request):
+        while todo:
+            todo.pop()()
+        return plain(self, request)
+
+    monkeypatch.setattr(views.AgentEndpoint, "unchecked", unchecked)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_hello_that_is_held_back_gets_no_token_after_the_agent_was_replaced(joined, who, monkeypatch, replaced):  # noqa: F811
+    """A token is checked before the body has arrived, so whoever took over an agent can keep a hello in flight."""
+    agent, new, number = joined(), Agents(), Agent.objects.get().pk
+    if replaced:
+        code = agents.create_join_code(who, "cards", host="node-1").code
+        delayed(monkeypatch, lambda: new.hello(f"Join {code}"))
+    else:
+        delayed(monkeypatch, lambda: agents.revoke_agent(who, number))
+    agent.hello(code=401)
+    assert Token.objects.filter(agent=number).count() == int(replaced), "only that of the new agent"
+    agent.send("GET", "me/orders", code=401)
+
+
+@pytest.mark.parametrize("device", ["0000:01:00.0", "0000:02:00.0"])
+def test_a_report_that_is_held_back_is_not_that_of_the_new_agent(joined, who, monkeypatch, device):  # noqa: F811
+    """Its number would otherwise be larger than all that the new agent can send."""
+    agent, new = joined(), Agents()
+    agent.report("0000:01:00.0")
+    settle()
+    code = agents.create_join_code(who, "cards", host="node-1").code
+
+    def replace():
+        new.hello(f"Join {code}")
+        new.report("0000:01:00.0")
+
+    delayed(monkeypatch, replace)
+    agent.sequence = (1 << 63) - 2
+    agent.report(device, code=403)
+    assert new.report("0000:01:00.0")["stored"] is False
+    assert Agent.objects.get().sequence == new.sequence

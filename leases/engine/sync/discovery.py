@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
 import logging
@@ -265,7 +266,7 @@ _STILL_SAME = """
     WITH same AS (
         UPDATE leases_sync s SET seen_at = clock_timestamp(), due_at = clock_timestamp() + a.interval * interval '1 s'
         FROM leases_agent a JOIN blueprints_blueprint b ON b.id = a.blueprint_id
-        WHERE a.id = %(agent)s AND a.sequence < %(sequence)s AND a.identities @> %(identities)s::jsonb
+        WHERE a.id = %(agent)s AND a.joined_at = %(joined)s AND a.sequence < %(sequence)s AND a.identities @> %(identities)s::jsonb
             AND a.revoked_at IS NULL AND a.silent_since IS NULL AND a.clock_off_since IS NULL AND a.problem = ''
             AND a.reported_at IS NOT NULL AND b.enabled AND b.removed_at IS NULL
             AND s.blueprint_id = a.blueprint_id AND s.place = a.place AND s.source = 'sent'
@@ -274,17 +275,20 @@ _STILL_SAME = """
             AND set_config('synchronous_commit', 'off', TRUE) = 'off'
         RETURNING a.id)
     UPDATE leases_agent SET sequence = %(sequence)s, boot_id = %(boot)s, reported_at = statement_timestamp()
-    WHERE id IN (SELECT id FROM same) AND sequence < %(sequence)s AND revoked_at IS NULL"""
+    WHERE id IN (SELECT id FROM same) AND joined_at = %(joined)s AND sequence < %(sequence)s AND revoked_at IS NULL"""
 
 
-def still_same(agent_id: int, content: object, *, sequence: int, boot_id: str, identities: Mapping[str, str]) -> bool:
+def still_same(
+    agent_id: int, content: object, *, sequence: int, boot_id: str, identities: Mapping[str, str],
+    joined_at: dt.datetime | None,
+) -> bool:  # fmt: skip
     """Record a report that says the same as the one before, if it comes from an agent about which nothing is wrong.
 
-    `identities` are those of the host in the report. Return False, and record nothing, if the report has to be examined.
+    `identities` are those of the host in the report, and `joined_at` is when the agent that sent it joined. Return False, and record nothing, if the report has to be examined.
     """
     refuse_inside_transaction("still_same")
     given = {
-        "agent": agent_id, "sequence": sequence, "boot": boot_id, "identities": json.dumps(identities),
+        "agent": agent_id, "joined": joined_at, "sequence": sequence, "boot": boot_id, "identities": json.dumps(identities),
         "digest": content_digest([content]), "resync": RESYNC,
     }  # fmt: skip
     return bool(run(_STILL_SAME, given, hot=True))

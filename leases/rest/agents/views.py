@@ -30,7 +30,7 @@ from drydock_agent.messages import (
     timestamp,
 )
 from leases import agents
-from leases.agents.enrolment import BadCode, server_version
+from leases.agents.enrolment import BadCode, Replaced, server_version
 from leases.models import Agent
 from leases.places import PLACES
 from leases.rest import parsing, tokens
@@ -96,9 +96,9 @@ class HelloView(AgentEndpoint):
         known: Any = request.auth
         try:
             agent = agents.join(known.secret, hello) if isinstance(known, Joining) else agents.renew(known, hello)
-        except BadCode as error:
+            token, expires_at = tokens.create_for_agent(agent)
+        except (BadCode, Replaced) as error:
             raise AuthenticationFailed(str(error)) from None
-        token, expires_at = tokens.create_for_agent(agent)
         return _answer(
             Welcome(
                 agent=str(agent.pk), token=token, expires_at=timestamp(expires_at),
