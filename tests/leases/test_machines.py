@@ -200,7 +200,7 @@ def test_types_that_it_cannot_become_are_refused_before_anything_is_done(held, a
 
 def test_a_type_too_small_for_what_is_leased_of_it_is_refused(cloud, ask, until, operator):
     lease = until(ask("fake_cloud", cpu_millicores=5000), state="active")
-    with pytest.raises(InvalidRequest, match="5 vCPUs leased, 2 vCPUs on the new type"):
+    with pytest.raises(InvalidRequest, match="5 vCPUs leased, 2 vCPUs on the new instance type"):
         machines.change_type(operator, lease.pk, "small")
 
 

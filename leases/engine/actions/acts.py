@@ -38,7 +38,7 @@ class ActWish:
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """The arguments of the run."""
+        """The arguments that are stored with the act's run."""
         return {"act": self.act.name, "arguments": self.arguments, "lease": self.lease_id}
 
 
@@ -219,6 +219,6 @@ _HOLDING = """
 
 
 def holding_lease(resource_id: int, owner_id: int) -> int | None:
-    """Return the id of the owner's active lease that holds the resource, or one above it, whole; else None."""
+    """Return the id of the owner's active lease that holds the resource whole, or a resource above it; else None."""
     found = rows(_HOLDING, (resource_id, resource_id, owner_id))
     return int(found[0][0]) if found else None

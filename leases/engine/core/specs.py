@@ -39,9 +39,10 @@ _LAST = """
 
 
 def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
-    """Return the latest lease for each lifelong dependency of the resource, as two lists of lease ids.
+    """Return the ids of the latest leases that the resource needs for its whole life, as two lists.
 
-    The first list contains the leases that may have left something on their resource, the second list all others.
+    The first list contains the leases that may have left something on the resource that they were on, the second list
+    all others.
     """
     left, gone = list[int](), list[int]()
     for lease_id, there, kind, kept in rows(_LAST, (resource_id,)):
@@ -381,7 +382,7 @@ def held_by(
 
 
 def owed_view(debt: Debt) -> LeaseView:
-    """Return the lost lease of a deferred cleanup in its last state, on the resource that must still be cleaned."""
+    """Return the lost lease for which a deferred cleanup is done, as it was when it was lost."""
     lease = debt.lease
     lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
     held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")
@@ -444,7 +445,10 @@ def _granted(run: Run) -> frozenset[str]:
 
 
 def granted_maintenance(run: Run) -> list[dict[str, Any]]:
-    """Return the maintenance that a run was granted in this phase: `resource`, `relation`, `action` and `granted`."""
+    """Return the maintenance that a run was granted in this phase.
+
+    Each item has the keys `resource`, `relation`, `action` and `granted`.
+    """
     asked = run.maintenance or {}
     kept = {name: asked.get(name) for name in ("resource", "relation", "action", "granted")}
     return [*asked.get("earlier", ()), *([kept] if asked.get("granted") else [])]

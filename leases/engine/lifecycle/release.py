@@ -224,7 +224,7 @@ def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
 def finished(lease_id: int) -> None:
     """Give back the share of a cleaned lease.
 
-    Call inside a transaction. `follow_up` is called after the commit.
+    Call inside a transaction. This function has `follow_up` called after the commit.
     """
     ending = lock(lease_id)
     if ending is None:

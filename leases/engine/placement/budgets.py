@@ -150,10 +150,10 @@ _SHORT_SINCE = """
 
 
 def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
-    """Return the time since when each budget is exhausted, by budget id.
+    """Return a mapping from budget id to the time at which the budget became exhausted.
 
-    This is the time at which the first waiting lease began to wait for the budget. If no lease waits, it is the time at
-    which the latest cost began, or None for a budget without costs.
+    That time is when the first waiting lease began to wait for the budget or, if no lease waits, when the latest cost
+    began. It is None for a budget without costs.
     """
     return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
 
@@ -165,7 +165,7 @@ def holder(budget_id: int) -> str:
 
 
 def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
-    """Return the budgets that limit a pending lease. What is reserved for its group counts as spent."""
+    """Return the budgets that limit a pending lease. Resources reserved for the lease's group count as spent."""
     found = look([lease_id]).of(lease_id, placement)
     if not (found.budgets and placement.group):
         return found

@@ -57,8 +57,8 @@ class _Host:
 def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
     """Return places for all members in one host, or None if no host can serve them all.
 
-    If the members are to be near one another, the host is the one with the shortest distance between its places, of
-    those that are found first.
+    If the members should be near one another, compares the first suitable hosts and chooses the one whose places have
+    the shortest distance.
     """
     for hosts in _found(requests, rule, when_empty=False):
         if (choice := _best(hosts, requests, rule)) is not None:
