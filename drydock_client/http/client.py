@@ -49,8 +49,8 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
     """A client of the server at `url`, with the permissions of the token's user.
 
     An operator may give another `owner`, for whom leases are requested and listed. `ca` is a file of certificates to
-    trust instead of the system's (default: DRYDOCK_CA). The constructor asks the server which user the token belongs
-    to. Raises NotAllowed if the server refuses the token or if the token would be sent unencrypted, and
+    trust instead of the system's (default: DRYDOCK_CA). The constructor asks the server to which user the token
+    belongs. Raises NotAllowed if the server refuses the token or if the token would be sent unencrypted, and
     ServerUnreachable.
     """
 

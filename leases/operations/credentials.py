@@ -208,7 +208,9 @@ def remove(who: Caller, name: str) -> None:
 def set_resource_credential(
     who: Caller, resource_id: int, *, secrets: Mapping[str, Any] | None = None
 ) -> ResourceInfo:  # fmt: skip
-    """Store secrets as the own credential of one resource, or remove it if there are none. The next step uses them.
+    """Replace the credential of one resource, or remove that credential if no secrets are given.
+
+    The next step of the resource uses the new secrets.
 
     Raises InvalidRequest with the field, NotSupported, NotFound, Conflict, NotAllowed.
     """

@@ -110,10 +110,10 @@ _NO_WORKER = "No worker is alive, so nothing is built, cleaned or ended. Before 
 
 
 def said(row: Lease, why: WaitingInfo | None = None) -> Said:
-    """Return the reason for the state of a lease, and the message to show.
+    """Return the reason for the state of a lease, and the message that explains the reason.
 
-    For a pending lease, this is why it waits. For any other lease, reason and message come from its row. If no worker
-    is alive, the message says so.
+    For a pending lease, they say why the lease waits. For any other lease, they come from the row of the lease. If no
+    worker is alive, the message says so.
     """
     why = why or getattr(row, "why", None)
     if why is not None:

@@ -226,8 +226,8 @@ def get(who: Caller, lease_id: int) -> LeaseInfo:
 def named(who: Caller, name: str) -> int:
     """Return the id of the lease with this name. Raises NotFound, Conflict.
 
-    The caller's own live lease comes first. Operators get another owner's live lease if they have none themselves, or
-    Conflict if several other owners have one. After that comes the caller's newest ended lease.
+    Looks first for a live lease of the caller, then, for operators, for a live lease of another owner (Conflict if
+    several owners have one), and last for the caller's newest ended lease.
     """
     own = Lease.objects.filter(owner_id=who.id, name=name, need="").order_by("-id")
     first = own.filter(state__in=UNFINISHED).first()
@@ -316,9 +316,9 @@ def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
     """Transfer an active lease, with its files, to another user. The lease's processes end, and its keys are replaced.
 
     Owners can transfer leases to users of their own groups, and operators to anyone. The quota, the budgets and the
-    authorizations of the other user must allow the lease. If not, only operators are told which of them forbids it.
-    Raises NotFound, InvalidRequest, Conflict, NotAllowed, and NotSupported if the kind cannot transfer leases, or if
-    the lease has rights on its host with which its former owner could keep access.
+    authorizations of the other user must allow the lease. If one of these does not allow it, only operators are told
+    which one. Raises NotFound, InvalidRequest, Conflict, NotAllowed, and NotSupported if the kind cannot transfer
+    leases, or if the lease has rights on its host with which its former owner could keep access.
     """
     lease = lease_of(who, lease_id, related=True)
     receiver = _receiver(who, to)

@@ -208,7 +208,10 @@ def _limit(limit: str, value: Any) -> Any:
 
 
 def extra_limits(value: Any) -> dict[str, int | None]:
-    """Return the checked limits on additional classes by name. None becomes {}, which removes all of these limits."""
+    """Check limits on additional classes of capacity, and return a mapping from class to limit.
+
+    For None, returns {}, which removes all of these limits.
+    """
     if not isinstance(value, Mapping | None):
         raise InvalidRequest('These limits are an object, such as {"gpu": 4}.', field=EXTRA)
     for name, most in (value or {}).items():

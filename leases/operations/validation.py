@@ -1,6 +1,7 @@
 """Validations that operators run in the foreground.
 
-One tests whether an account's cloud meets the provider contract, the other whether leases leave anything on resources.
+One validation tests whether the cloud of an account meets the provider contract. The other tests whether ended leases
+leave anything on their resources.
 """
 
 from __future__ import annotations
