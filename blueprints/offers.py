@@ -74,7 +74,7 @@ class Offer:
 
     @property
     def counted(self) -> str:
-        """What provider quotas count this offer by: location, family and market."""
+        """The location, family and market of the offer, by which provider quotas count it."""
         return f"{self.location}/{self.family}/{self.market}"
 
 
@@ -110,7 +110,7 @@ class Allowance:
     """The unit that is counted: one of `UNITS`."""
 
     def takes(self, offer: Offer, *, addresses: int) -> float:
-        """Return how much of this provider quota one machine of the offer uses, if it has `addresses` public addresses.
+        """Return how much of the provider quota one machine of this offer with `addresses` public addresses uses.
 
         Returns 0 if the provider quota does not count the offer.
         """

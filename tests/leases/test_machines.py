@@ -140,7 +140,7 @@ def test_what_is_sold_out_goes_back_and_says_so(held, cloud, ada, until):
     machines.change_type(ada, held.pk, "big")
     said = done(held)
     assert (said.kind, said.lease_id) == ("machine.failed", held.pk)
-    assert "is a small again, and runs" in said.message
+    assert "instance type is small again, and it runs" in said.message
     resource = until(Resource.objects.get(), power="on")
     assert (resource.total_cpu_millicores, resource.price, resource.state) == (2000, 0.1, "active")
     assert (only(cloud).power, cloud.settings(only(cloud).key)["type"]) == ("on", "small")
