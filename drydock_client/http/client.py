@@ -67,7 +67,7 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
         if not own and len(found) > 1:
             raise Conflict(
                 f"Several owners have a lease named {name!r}.", field="lease",
-                hint=f"Give the number of the lease: drydock leases --name {name}",
+                hint=f"Give the id of the lease. To list the ids: drydock leases --name {name}",
             )  # fmt: skip
         live = sorted(own or found, key=lambda one: (one.state == "released", -one.id))
         for one in live or [one for one in self.leases(states=(), name=name, limit=10) if one.owner == self.name]:

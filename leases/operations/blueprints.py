@@ -348,7 +348,11 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
     if not circle:
         return []
     if len(circle) == 2:
-        return [Problem(message=f"{found.name} needs a lease of the type that it provides, {found.resource_type!r}.")]
+        return [
+            Problem(
+                message=f"{found.name} needs a lease of resource type {found.resource_type!r}, which it provides itself."
+            )
+        ]
     return [Problem(message=f"Blueprints that need each other in a cycle cannot serve leases: {' -> '.join(circle)}.")]
 
 

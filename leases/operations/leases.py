@@ -88,7 +88,7 @@ def request_group(
             raise InvalidRequest(f"{value!r} is not valid here.", field=field, hint=f"Choose one of: {choices}.")
     if near and same not in ("", "host"):
         raise InvalidRequest(
-            f"near cannot be combined with same={same}, because it chooses devices in one host.", field="near",
+            f"near cannot be combined with same={same}, because near chooses devices in one host.", field="near",
             hint="Omit same, or set it to host.",
         )  # fmt: skip
     same = "host" if near else same
@@ -236,7 +236,7 @@ def named(who: Caller, name: str) -> int:
         if len(others) > 1:
             raise Conflict(
                 f"Several owners have a lease named {name!r}.", field="lease",
-                hint=f"Give the number of the lease: drydock leases --name {name}",
+                hint=f"Give the id of the lease. To list the ids: drydock leases --name {name}",
             )  # fmt: skip
         first = others[0] if others else None
     first = first or own.first()
