@@ -359,8 +359,8 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
 def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, str]) -> list[str]:
     """Return the names of the blueprints on the shortest dependency cycle through `start`, or an empty list.
 
-    `needs` maps the name of each blueprint to the resource types that the blueprint needs, and `gives` to the resource
-    type that it provides.
+    `needs` maps the name of each blueprint to the resource types that the blueprint needs. `gives` maps the name to the
+    resource type that the blueprint provides.
     """
     ways, seen = [[start]], set[str]()
     while ways:

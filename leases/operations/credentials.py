@@ -226,7 +226,7 @@ def set_resource_credential(
 
 
 def polls_of(accounts: Sequence[Credential]) -> dict[int, tuple[ReadingInfo, ...]]:
-    """Return the polls of each credential, by credential id. They are ordered by kind, place and type of poll."""
+    """Return a mapping from credential id to the polls of the credential, ordered by kind, place and type of poll."""
     found: dict[int, list[ReadingInfo]] = {}
     for row in Reading.objects.filter(credential__in=accounts).order_by("kind", "place", "what"):
         found.setdefault(row.credential_id, []).append(_poll_info(row))
@@ -242,7 +242,7 @@ def _poll_info(row: Reading) -> ReadingInfo:
 
 
 def pollers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
-    """Return which of `kinds` poll providers for offers.
+    """Return the kinds among `kinds` that poll providers for offers.
 
     If `able` is true, also load the clients of the clouds, and return the capabilities of the clouds.
     """

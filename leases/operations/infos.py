@@ -66,7 +66,7 @@ def _infos(rows: list[Lease], who: Caller | None) -> list[LeaseInfo]:
 
 
 def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, WaitingInfo]:
-    """Return the reason why each pending lease waits, by lease id.
+    """Return a mapping from the id of each pending lease to the reason why the lease waits.
 
     `who` is the caller, by default the owner of each lease. The reason contains only what this user may see.
     """
@@ -237,7 +237,7 @@ def failure(row: Failure | None) -> FailureInfo | None:
 
 
 def declared_act(act: DeclaredAct) -> dict[str, Any]:
-    """Return the fields of `ActInfo` that an act's declaration determines."""
+    """Return those fields of `ActInfo` that follow from the declaration of an act."""
     same = ("name", "summary", "by", "holders", "power", "dangerous")
     return {name: getattr(act, name) for name in same} | {"arguments": act.Arguments.model_json_schema()}
 
@@ -289,7 +289,7 @@ def job(row: Job) -> JobInfo:
 
 
 def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
-    """Return the workload and metrics of each lease that has either, by lease id. Uses at most one statement."""
+    """Return a mapping from lease id to the workload and metrics of the lease. Uses at most one statement."""
     ids = [row.pk for row in rows if row.watched]
     if not ids:
         return {}

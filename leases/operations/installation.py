@@ -134,7 +134,7 @@ def strays(who: Caller) -> list[StrayInfo]:
 
 
 def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
-    """Return all workers that have not shut down. Those without a heartbeat for `lost_after` seconds count as lost."""
+    """Return all workers that have not shut down. Workers without a heartbeat for `lost_after` seconds are lost."""
     operator_only(who, "see workers")
     found = rows(
         "SELECT name, queues, greatest(0, extract(epoch FROM statement_timestamp() - seen_at))::float8"
@@ -206,7 +206,7 @@ def _lives(process: int) -> bool:
 
 
 def failing_blueprints() -> dict[str, str]:
-    """Return why each failing blueprint cannot work, by the name of the blueprint. Checks enabled blueprints only.
+    """Return a mapping from the name of each failing blueprint to why it cannot work. Checks only enabled blueprints.
 
     Asks the kinds of the blueprints, which may call providers, but creates nothing.
     """

@@ -77,10 +77,9 @@ def request_group(
     """Request several leases, granted all together or not at all. Return their ids in the order of the requests.
 
     All leases must have the same resource, parent or host (`same`), or different resources or parents (`different`).
-    With `host`, every lease is on one host or on a device in that host. `near` implies `host`: with `prefer`, the free
-    devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower than
-    the host. A request with a `count` stands for that many leases. Raises
-    what `request` raises.
+    With `host`, every lease is on the same host or on a device in that host. `near` implies `host`: with `prefer`, the
+    free devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower
+    than the host. A request with a `count` stands for that many leases. Raises what `request` raises.
     """
     for field, value, known in (("same", same, SAME), ("different", different, DIFFERENT), ("near", near, NEAR)):
         if value not in known:
@@ -392,7 +391,10 @@ def heartbeat(who: Caller, lease_id: int) -> None:
     if run(_BEAT, (lease_id,)):
         return
     if lease.heartbeat_limit is None:
-        raise Conflict(f"Lease {lease_id} expects no heartbeats.", hint="Request the lease with heartbeat_limit.")
+        raise Conflict(
+            f"Lease {lease_id} has no heartbeat limit, so it expects no heartbeats.",
+            hint="Request the lease with heartbeat_limit.",
+        )
     if lease.state in ("acquired", "active"):
         raise Conflict(f"The heartbeat came too late: lease {lease_id} has been ended.")
     what = "is pending" if lease.state == "pending" else "has ended"
@@ -487,7 +489,7 @@ def private_key(who: Caller, lease_id: int) -> str:
     key = (lease.secrets or {}).get("private_key")
     if not key:
         raise NotFound(
-            f"Lease {lease_id} has no generated key.",
+            f"Lease {lease_id} has no generated key pair.",
             hint="Either the kind does not generate keys, or you provided your own public key.",
         )
     record_event(

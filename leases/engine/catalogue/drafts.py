@@ -139,7 +139,9 @@ def _refuse_another(resource: Resource, offer: Offer) -> None:
         raise _another(resource, offer)
     lost = sorted(set(resource.traits) & {"sev", "sev_snp", "tdx"} - set(offer.confidential))
     if lost:
-        raise InvalidRequest(f"{offer.type} lacks {', '.join(lost)}, which the machine has.", field="type_name")
+        raise InvalidRequest(
+            f"Instance type {offer.type} lacks {', '.join(lost)}, which the machine has.", field="type_name"
+        )
 
 
 def _another(resource: Resource, offer: Offer) -> InvalidRequest:

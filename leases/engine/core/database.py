@@ -54,7 +54,7 @@ _word = mmap.mmap(-1, 1)
 
 
 def begin_draining() -> None:
-    """Stop this process and its forks from starting steps. Steps that are already running finish."""
+    """Prevent this process and its forks from starting steps. Steps that are already running are completed."""
     _word[0] = 1
 
 

@@ -281,7 +281,7 @@ def wholes(resource_id: int) -> tuple[Whole, ...]:
 
 
 def host_view(host: Resource) -> HostView:
-    """Return a host in the form in which it is passed to kinds whose resources are parts of the host."""
+    """Return a host as a frozen value for kinds whose resources are parts of hosts."""
     return HostView(
         id=host.pk, name=host.name, blueprint=host.blueprint.name, attributes=host.attributes,
         traits=frozenset(host.traits), connect=lambda: _reach(host),
@@ -355,7 +355,10 @@ def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interf
 
 
 def control_of(view: LeaseView) -> Control | None:
-    """Return a control connection to the lease's host, or None. It does not use the lease's account on the host."""
+    """Return a control connection to the lease's host, or None.
+
+    The connection does not use the lease's account on the host.
+    """
     kind = registry.kind(view.resource.blueprint.kind)
     return kind.control(view) if isinstance(kind, Controls) else None
 
@@ -367,7 +370,9 @@ _HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND ne
 def held_by(
     *, for_resource: int | None = None, for_lease: int | None = None, ending: bool = False
 ) -> dict[str, LeaseView]:
-    """Return the leases that a resource or lease holds, by the names under which its steps requested them.
+    """Return a mapping from name to lease for the leases that a resource or lease holds.
+
+    The names are those under which steps requested the leases.
 
     Includes only active leases and, if `ending` is true, ended leases that may have left something behind.
     """
@@ -391,7 +396,10 @@ def owed_view(debt: Debt) -> LeaseView:
 
 
 def locks(**holder: int) -> dict[str, str]:
-    """Return the slot locks that a lease or resource holds, by the names under which its steps requested them."""
+    """Return a mapping from name to locked value for the slot locks that a lease or resource holds.
+
+    The names are those under which steps requested the slot locks.
+    """
     ((column, pk),) = holder.items()
     return dict(rows(f"SELECT name, value FROM leases_slotlock WHERE {column} = %s AND name <> ''", (pk,), hot=True))
 

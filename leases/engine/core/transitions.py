@@ -149,7 +149,7 @@ def lock_holders(resource_id: int) -> Holders:
 
 
 def are_all_holders(resource_id: int, holders: Holders) -> bool:
-    """Return whether `holders` are still all leases that have a share of the resource.
+    """Return whether exactly the leases in `holders` have a share of the resource now.
 
     Call this with the resource locked.
     """

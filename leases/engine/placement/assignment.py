@@ -171,9 +171,12 @@ def assign(
 def goes(
     place: Place, placement: PlacementRequest, chosen: Sequence[Place], requests: Sequence[PlacementRequest], rule: Rule
 ) -> bool:  # fmt: skip
-    """Return whether a member may be assigned to `place` if the members with `requests` are assigned to `chosen`.
+    """Return whether a member with the request `placement` may be assigned to `place`.
 
-    The group's rule must permit it, and the resource must have room for all members that are assigned to it.
+    `chosen` contains the places to which the members with `requests` are already assigned.
+
+    The group's rule must permit the assignment, and the resource must have room for all members that are assigned to
+    the resource.
     """
     beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == place.resource_id]
     return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)

@@ -133,7 +133,7 @@ _STANDING = f"""
 
 
 def standing(budget_ids: Sequence[int]) -> dict[int, tuple[float, int]]:
-    """Return the amount spent of each budget and the number of leases that wait for the budget, by budget id."""
+    """Return a mapping from budget id to the amount spent and the number of leases that wait for the budget."""
     return {pk: (float(used), waiting) for pk, used, waiting in rows(_STANDING, (list(budget_ids),))}
 
 
@@ -211,7 +211,7 @@ def against_rise(resource_id: int, rise: float) -> str:
 
 
 def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -> dict[int, float]:
-    """Return the hourly cost of each lease by id, on the resource that `places` assigns to the lease."""
+    """Return a mapping from lease id to the hourly cost of the lease on the resource that `places` assigns to it."""
     sql = "SELECT id, coalesce(price, 0), greatest(total_slots, 1) FROM leases_resource WHERE id = ANY(%s)"
     known = {pk: (of, slots) for pk, of, slots in rows(sql, (sorted(set(places.values())),))}
     return {
@@ -222,7 +222,7 @@ def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -
 
 
 def park(lease_ids: Sequence[int], sentence: str, verdicts: Any = None) -> None:
-    """Take leases out of the queue until spending or budget of their owner changes, or until their next attempt is due.
+    """Take leases out of the queue until their next attempt is due, or their owner's spending or budget changes.
 
     Call inside a transaction with the leases locked.
     """

@@ -61,7 +61,9 @@ def ask(current: Run, wanted: Maintenance) -> None:
     target = _related(current, wanted.relation)
     holders = holders_of(target, current)
     if wanted.holders == "refuse" and holders:
-        raise NotToBeHad(f"Resource {target} is leased, and this maintenance must not wait for leases to end.")
+        raise NotToBeHad(
+            f"Resource {target} is leased, and the step that needs the maintenance must not wait for leases to end."
+        )
     current.maintenance = {
         "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
         "granted": False, "earlier": granted_maintenance(current), "at": now(),
@@ -161,7 +163,7 @@ _TREE_HOLDERS = f"""
 def tree_holders(resource_id: int, lease_id: int | None) -> list[TreeHolder]:
     """Return the leases on a resource and on all resources above and below it.
 
-    Leaves out `lease_id` with the other leases of its group, and the leases that the resource itself needs.
+    Leaves out the lease `lease_id`, the other leases of the same group, and the leases that the resource itself needs.
     """
     return [TreeHolder(*found) for found in rows(_TREE_HOLDERS, {"target": resource_id, "lease": lease_id})]
 
