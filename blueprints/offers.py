@@ -61,7 +61,7 @@ class Offer:
     def place(self) -> str:
         """The zone or, without a zone, the location. The name is unique within an account.
 
-        It includes the location, because some providers number the zones of each location.
+        The name includes the location, because some providers number the zones of each location.
         """
         if not self.zone:
             return self.location

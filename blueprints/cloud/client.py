@@ -44,8 +44,9 @@ class Api(StrEnum):
 class Client(ABC):
     """Base of every cloud's client: create, find, list and terminate instances, and read what the cloud offers.
 
-    `prepare` and `create` make the objects that an instance needs (disk, network card, address, firewall). Their names
-    are derived from the order's key, and they get the order's tags; `terminate` and `sweep` delete them.
+    `prepare` and `create` make the objects that an instance needs (disk, network card, address, firewall). The names of
+    these objects are derived from the order's key, and the objects get the order's tags; `terminate` and `sweep` delete
+    the objects.
     """
 
     provider: ClassVar[str]
