@@ -95,7 +95,7 @@ Opener: TypeAlias = Callable[[LeaseView, Callable[[], None]], Interface]
 
 
 class Kind(ABC):
-    """Base of every kind. A kind is stateless: one instance serves all blueprints of the kind."""
+    """Base class of every kind. A kind is stateless: one instance of the class serves all blueprints of the kind."""
 
     name: ClassVar[str]
     resource_type: ClassVar[str]
@@ -454,7 +454,7 @@ class Controls(ABC):
         """
 
     def reach(self, resource: ResourceView) -> Transport | None:
-        """Return a transport to the control account of a host itself, or None if that account needs a lease.
+        """Return a transport to the control account of a host, or None if the account can be used only during a lease.
 
         Used by kinds whose resources are parts of the host (`HostView.connect`). Raises DrydockError.
         """

@@ -1,4 +1,4 @@
-"""Operations on agents, and on the hardware of hosts, which agents or Drydock itself report."""
+"""Operations on agents, and on reports about the hardware of hosts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class Agents(Operations):
     def confirm_agent(self, id: int, fingerprint: str) -> AgentInfo:
         """Trust the endpoint and the certificate that an agent announced, so that the server may call it.
 
-        `fingerprint` is the SHA-256 of the certificate, as on the agent's host. Raises NotFound, NotAllowed, Conflict.
+        `fingerprint` is the SHA-256 of the certificate, as `drydock-agent status` shows it on the agent's host. Raises
+        NotFound, NotAllowed, Conflict.
         """
 
     @operation(

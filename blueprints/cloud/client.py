@@ -315,7 +315,7 @@ class Permissions(ABC):
 
     @abstractmethod
     def permissions(self, order: Order) -> Sequence[Permission]:
-        """Return the permissions that are needed to create such an order and to delete its objects.
+        """Return the permissions that are needed to create the instance of an order, and to delete the order's objects.
 
         Creates and changes nothing and costs nothing. Makes several calls.
         """

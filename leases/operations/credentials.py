@@ -1,4 +1,4 @@
-"""Credentials, which configs of blueprints name, and the polls of their accounts. Secrets are never returned."""
+"""Credentials that blueprints refer to by name, and the polls made with them. Secrets are never returned."""
 
 from __future__ import annotations
 

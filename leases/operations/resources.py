@@ -135,7 +135,7 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
 def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
     """Take a resource out of service and keep it unchanged. Leases on the resource are not affected.
 
-    Raises InvalidRequest without a note.
+    Raises InvalidRequest if the note is empty.
     """
     if not message.strip():
         raise InvalidRequest("A quarantine needs a note that gives the reason.", field="note")
@@ -164,7 +164,7 @@ def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
 def forbid_reboots(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
     """Keep maintenance from rebooting a resource or any resource below it, until `allow_reboots` is called.
 
-    Reboots that operators and owners request themselves are not affected. Raises InvalidRequest without a reason.
+    Reboots that operators and owners request themselves are not affected. Raises InvalidRequest if no reason is given.
     """
     if not reason.strip():
         raise InvalidRequest("Give a reason, because builds may wait for the reboot.", field="reason")
@@ -211,7 +211,7 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
 def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
     """Record that a resource is gone, whatever the provider reports. The resource's leases break and its row is closed.
 
-    Intended for resources that cannot be destroyed any more. Raises InvalidRequest without a reason, NotFound,
+    Intended for resources that cannot be destroyed any more. Raises InvalidRequest if no reason is given, NotFound,
     NotAllowed.
     """
     if not reason.strip():

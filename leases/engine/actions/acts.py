@@ -46,8 +46,8 @@ class ActWish:
 def begin(wish: ActWish) -> bool:
     """Request an act, which a worker carries out. Return False if the same act is already running.
 
-    Raises Conflict, which names what is in the way. Checks this after the resource was closed to new leases, in the
-    transaction that starts the run, so that no lease can come in between.
+    Raises Conflict with a message about what prevents the act. The check comes after the resource is closed to new
+    leases, and in the transaction that starts the run, so that no lease can come in between.
     """
     if wish.lease_id is not None:
         _lock_lease(wish.lease_id)
@@ -97,7 +97,7 @@ def situation(resource_id: int, lease_id: int | None) -> tuple[Now, list[TreeHol
 
 
 def refuse(act: DeclaredAct, now: Now, holders: list[TreeHolder], *, named: bool) -> None:
-    """Raise Conflict if an act cannot be started: the resource is busy, is on or off when it must not be, or is leased.
+    """Raise Conflict if an act cannot be started: the resource is busy, has the wrong power state, or is leased.
 
     Names the leases that are in the way only if `named` is true, because owners must not learn about leases of others.
     """

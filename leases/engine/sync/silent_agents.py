@@ -51,7 +51,7 @@ def close() -> int:
 
 @short
 def reopen(agent_id: int) -> None:
-    """Return the resources in an agent's place to service, because the agent sends reports again."""
+    """Put the resources in an agent's place back into service, because the agent sends reports again."""
     ids = [number for (number,) in rows(_OPEN, (agent_id, [SILENT, "lost", "ok"]))]
     if ids:
         hints.once_committed(_serve, ids)
