@@ -26,7 +26,7 @@ class Amounts:
         return not self.shortage(total)
 
     def shortage(self, total: Amounts) -> dict[str, tuple[int, int]]:
-        """Return (requested, available) for each class of which `total` has too little."""
+        """Return a mapping from each capacity class of which `total` has too little to (requested, available)."""
         asked = {name: getattr(self, name) for name in CLASSES} | dict(self.extra)
         there = {name: getattr(total, name) for name in CLASSES} | dict(total.extra)
         return {name: (n, there.get(name, 0)) for name, n in asked.items() if n > there.get(name, 0)}
@@ -48,7 +48,7 @@ def amount(name: str, number: int, *, bare: bool = False) -> str:
 
 
 def shortfall(short: Mapping[str, tuple[int, int]]) -> str:
-    """Return a clause about the first class of which there is too little, or an empty string if there is none.
+    """Return a clause about the first class in `short`, or an empty string if `short` is empty.
 
     `short` is the result of `Amounts.shortage`.
     """

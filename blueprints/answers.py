@@ -92,7 +92,7 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """The step is not done yet. It is called again after `after` seconds, with `memo`, which is committed before."""
+    """The step is not done yet. It is called again after `after` seconds with `memo`, which is committed first."""
 
     after: float = 1.0
     memo: Json = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Unknown:
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """The object that the step creates provably does not exist, so `act` may be called. Returned only by `find`."""
+    """The object that the step creates provably does not exist, so `act` may be called. Only `find` returns this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,16 +208,17 @@ class Maintenance:
     """Maintenance of a related resource, carried out by the engine.
 
     The `action` `drain` stops new claims. `alone` drains the resource, and waits until no other lease holds the
-    resource while this phase runs.
-    `reboot` and `power_cycle` drain the resource, and reboot it or cycle its power once for all requests so far, by the
-    strongest method that one of them asked for. If its kind can do neither, an operator is asked to do it.
+    resource; no lease can claim it until this phase ends. `reboot` and `power_cycle` drain the resource, and then
+    reboot it or cycle its power. The resource is switched once for all runs that wait for this, with a power cycle if
+    one of them needs it. If the resource's kind can neither reboot nor cycle the power, an operator is asked to do it.
 
-    A step may ask for several, one after another: what was granted earlier in the phase stays granted until it ends.
+    A step may request maintenance several times. Maintenance that was granted earlier in a phase stays granted until
+    the phase ends.
 
-    `holders` determines what happens to other leases on the resource, on its parts, and on a whole around it. Their
-    owners are notified in any case. `tell` does not wait for these leases, `wait` waits until all of them have ended,
-    and `refuse` fails the step if there are any. Leases that belong to the step itself, or wait for maintenance of the
-    same resource, do not count.
+    `holders` determines what happens to other leases on the resource and on resources above or below it. Their owners
+    are notified in any case. `tell` does not wait for these leases, `wait` waits until all of them have ended, and
+    `refuse` fails the step if there are any. Leases that belong to the step itself, or wait for maintenance of the same
+    resource, do not count.
     """
 
     relation: str

@@ -95,7 +95,7 @@ Opener: TypeAlias = Callable[[LeaseView, Callable[[], None]], Interface]
 
 
 class Kind(ABC):
-    """Base of every kind. A kind is stateless: one instance serves all blueprints of the kind."""
+    """Base class of every kind. A kind is stateless: one instance of the class serves all blueprints of the kind."""
 
     name: ClassVar[str]
     resource_type: ClassVar[str]
@@ -160,7 +160,7 @@ class Kind(ABC):
         return self.reusable
 
     def lacking(self, config: Any) -> frozenset[type]:
-        """Return the capability classes that the kind implements but that the backend of this config does not support.
+        """Return the capability classes that the kind implements, but the backend of this config does not support.
 
         For a cloud, these are the capabilities that the cloud's client does not implement. Makes no external call.
         """
@@ -277,7 +277,7 @@ class Allows(ABC):
     def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
         """Return the provider quotas of a place, and those that cover all places. For "", return those of all places.
 
-        Omits unlimited ones. Raises if the provider quotas cannot be read now.
+        Omits provider quotas without a limit. Raises if the provider quotas cannot be read now.
         """
 
 
@@ -303,12 +303,13 @@ class Registers(ABC):
 class Scans(ABC):
     """The host keys of a host can be read before the host is registered.
 
-    An operator compares these keys with those shown on the host's own console, and registers the host with them.
+    An operator compares these keys with the keys shown on the host's own console, and registers the host with these
+    keys.
     """
 
     @abstractmethod
     def scan(self, blueprint: BlueprintView, address: str, port: int) -> Sequence[str]:
-        """Return the public key lines that the host presents, within a few seconds and without signing in.
+        """Return the lines of the public keys that the host presents. Takes a few seconds, and does not sign in.
 
         Raises InterfaceError.
         """
@@ -339,7 +340,7 @@ class Reports(Discovers):
     place that does not respond does not delay the others. Reports about any other place are sent in by programs that
     run there.
 
-    A kind that finds what is inside hosts names each place after a host (`str(host.id)`, from `blueprint.hosts`), and
+    A kind that finds resources inside hosts names each place after a host (`str(host.id)`, from `blueprint.hosts`), and
     sets `Draft.host`. The resources that it finds then become parts of that host, whatever the host's blueprint is.
     """
 
@@ -367,7 +368,7 @@ class Reports(Discovers):
         return ("",)
 
     def required_agents(self, config: Any) -> Sequence[str]:
-        """Return the places in which an agent must run. If none reports from such a place, operators are told."""
+        """Return the places in which an agent must run. If no agent reports from such a place, operators are told."""
         return ()
 
     def accepts_agent(self, config: Any, place: str) -> bool:
@@ -438,10 +439,10 @@ class HandsOver(ABC):
 
 
 class Controls(ABC):
-    """Hosts of this kind can be reached as root or through a control account, without using the accounts of leases.
+    """Hosts of this kind can be reached as root or through a control account, not only through accounts of leases.
 
-    Resources that were built on a lease of such a host can therefore be cleaned without relying on anything that the
-    lease's user could have changed.
+    Resources that are built on such a host can therefore be cleaned without relying on anything that a lease's user
+    could have changed.
     """
 
     @abstractmethod
@@ -453,7 +454,7 @@ class Controls(ABC):
         """
 
     def reach(self, resource: ResourceView) -> Transport | None:
-        """Return a transport to the control account of a host itself, or None if that account needs a lease.
+        """Return a transport to the control account of a host, or None if the account can be used only during a lease.
 
         Used by kinds whose resources are parts of the host (`HostView.connect`). Raises DrydockError.
         """

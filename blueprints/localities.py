@@ -49,7 +49,7 @@ class Distance:
 
 
 def distance(localities: Iterable[Sequence[str]]) -> Distance:
-    """Return the distance between resources of one tree. One without a known locality shares no place with others."""
+    """Return the distance between resources of one tree. An unknown locality shares no place with the others."""
     found = list(localities)
     deepest = max((len(one) for one in found), default=0)
     for level in range(min((len(one) for one in found), default=0), 0, -1):
@@ -76,7 +76,7 @@ def problem(locality: Sequence[str]) -> str:
 
 
 def contradictions(localities: Iterable[Sequence[str]]) -> list[str]:
-    """Return a sentence for each place that is inside two different wider places of one level.
+    """Return a sentence for each place that is inside several wider places of the same level.
 
     An example is a root port that is in both NUMA node 0 and NUMA node 1.
     """

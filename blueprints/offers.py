@@ -61,7 +61,7 @@ class Offer:
     def place(self) -> str:
         """The zone or, without a zone, the location. The name is unique within an account.
 
-        It includes the location, because some providers number the zones of each location.
+        The name includes the location, because some providers number the zones of each location.
         """
         if not self.zone:
             return self.location
@@ -74,7 +74,7 @@ class Offer:
 
     @property
     def counted(self) -> str:
-        """What provider quotas count this offer by: location, family and market."""
+        """The location, family and market of the offer, by which provider quotas count it."""
         return f"{self.location}/{self.family}/{self.market}"
 
 
@@ -110,7 +110,7 @@ class Allowance:
     """The unit that is counted: one of `UNITS`."""
 
     def takes(self, offer: Offer, *, addresses: int) -> float:
-        """Return how much of this provider quota one machine of the offer uses, if it has `addresses` public addresses.
+        """Return how much of the provider quota one machine of this offer with `addresses` public addresses uses.
 
         Returns 0 if the provider quota does not count the offer.
         """

@@ -117,7 +117,7 @@ def _load(name: str, place: str) -> Kind:
     except Exception as error:
         raise KindBroken(f"The kind {name!r} ({place}) cannot be loaded: {error}", field="kind") from error
     if not isinstance(loaded, Kind):
-        raise KindBroken(f"{place}, registered as the kind {name!r}, is not a Kind.", field="kind")
+        raise KindBroken(f"{place}, registered as the kind {name!r}, is not a subclass of Kind.", field="kind")
     if loaded.name != name:
         raise KindBroken(f"{place} is registered as the kind {name!r}, but its name is {loaded.name!r}.", field="kind")
     for match in loaded.matches:

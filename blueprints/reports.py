@@ -79,7 +79,7 @@ def in_order(found: Iterable[Draft]) -> tuple[list[Draft], list[Rejected]]:
     """Sort a report's drafts so that parts follow the resources that contain them.
 
     Return the sorted drafts and the rejected ones. A draft is rejected if it has no identity, if another draft of the
-    report has the same one, or if it is part of itself. Additional identities are removed from a draft if they are
+    report has the same identity, or if it is part of itself. Additional identities are removed from a draft if they are
     placeholders, or if several drafts have them.
     """
     drafts, problems = _by_identity(unambiguous(found))

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class Draft:
     """A resource before it has a row: one that could be built, or one that was found or registered.
 
-    If a build fails, the scope of the failure decides what is excluded: `offer`, `zone` or, for a location, `counted`.
-    `identity` is stable and unique per blueprint (a serial number, host and port, UUID), and empty for built resources.
+    If a build fails, the drafts with the same `offer`, `zone` or location (in `counted`) are excluded, depending on the
+    scope of the failure. `identity` is stable and unique per blueprint (a serial number, host and port, UUID), and
+    empty for built resources.
     """
 
     name: str = ""
@@ -174,16 +175,16 @@ class ResourceView:
     """Returns the host that the resource is part of, directly or not; None if there is none."""
 
     def credential_or(self, name: str) -> Mapping[str, str]:
-        """Return the blueprint's credential `name`, in which the resource's own secrets replace those of that name.
+        """Return the blueprint's credential `name`, updated with the fields of the resource's own credential.
 
-        The name may be empty. The result is then the resource's own credential.
+        If `name` is empty, returns the resource's own credential.
         """
         return {**self.blueprint.credentials.get(name, {}), **self.credential}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """Access to a host that does not use a lease's account there, and what is known about that account.
+    """Access to a host without using the account of a lease on that host, and information about that account.
 
     `transport` leads to root, or to a control account that may use sudo without a password; the lease cannot change
     anything on the way. `kept` maps paths below the account's `home` to the content of the files that give the lease's

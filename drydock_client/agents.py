@@ -1,4 +1,4 @@
-"""Operations on agents, and on the hardware of hosts, which agents or Drydock itself report."""
+"""Operations on agents, and on reports about the hardware of hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from drydock_client.values import (
 
 
 class Agents(Operations):
-    """Operations on agents, for operators only, and on the hardware of hosts, of which owners see their devices."""
+    """Operations on agents, for operators only, and on the hardware of hosts.
+
+    Owners see only the devices that their leases hold.
+    """
 
     @operation("GET", "agents", "List agents", scope="operate", query="AgentFilter")
     def agents(self, *, blueprint: str | None = None, all: bool = False) -> list[AgentInfo]:
@@ -31,9 +34,9 @@ class Agents(Operations):
     def create_join_code(self, blueprint: str, *, host: str = "", ttl: str | None = None) -> JoinCodeInfo:
         """Create a code with which one agent may join a blueprint once.
 
-        With `host`, the name or id of a host of the blueprint, only an agent on that host may use the code, and the
-        agent replaces any that joined there before. The code is valid for `ttl`: one hour by default, which is also the
-        maximum. Raises NotFound, NotAllowed, InvalidRequest, NotSupported.
+        With `host`, the name or id of a host of the blueprint, only an agent on that host may use the code, and it
+        replaces an agent that joined on that host before. The code is valid for `ttl`: one hour by default, which is
+        also the maximum. Raises NotFound, NotAllowed, InvalidRequest, NotSupported.
         """
 
     @operation(
@@ -42,16 +45,17 @@ class Agents(Operations):
     def install_agent(
         self, id: int, *, server: str, blueprint: str = "", ca: str = "", start: bool = True
     ) -> AgentInstallation:
-        """Install the server's version of the agent on a host over its control connection, and have it join.
+        """Install the server's version of the agent over the host's control connection, and let the agent join.
 
-        `server` is the address at which the host reaches this server. `blueprint` may be omitted if only one takes
-        reports of the host. `ca` are certificates in PEM that the agent trusts. What failed is undone, and doing it
-        again installs it anew. Raises NotFound, NotAllowed, InvalidRequest, NotSupported, Conflict.
+        `server` is the address at which the host reaches this server. `blueprint` may be omitted if only one blueprint
+        accepts reports about the host. `ca` contains certificates in PEM format that the agent trusts. A failed
+        installation is undone. Installing the agent again replaces it. Raises NotFound, NotAllowed, InvalidRequest,
+        NotSupported, Conflict.
         """
 
     @operation("DELETE", "resources/{id}/agent", "Remove the agent from a host", scope="operate", host="resource")
     def uninstall_agent(self, id: int) -> AgentInstallation:
-        """Remove the agent from a host with its account and folder, and revoke it.
+        """Remove the agent, its account and its folder from a host, and revoke the agent.
 
         Raises NotFound, NotAllowed, NotSupported, Conflict.
         """
@@ -67,7 +71,8 @@ class Agents(Operations):
     def confirm_agent(self, id: int, fingerprint: str) -> AgentInfo:
         """Trust the endpoint and the certificate that an agent announced, so that the server may call it.
 
-        `fingerprint` is the SHA-256 of the certificate, as on the agent's host. Raises NotFound, NotAllowed, Conflict.
+        `fingerprint` is the SHA-256 of the certificate, as `drydock-agent status` shows it on the agent's host. Raises
+        NotFound, NotAllowed, Conflict.
         """
 
     @operation(
@@ -76,15 +81,15 @@ class Agents(Operations):
     def order_agent(self, id: int, *, action: str = "discovery") -> AgentOrderInfo:
         """Give an agent an order.
 
-        `discovery` makes it scan the hardware of its host and report at once. `upgrade` installs the server's version
-        of the agent, which takes over after it has said hello; otherwise the version before stays. While an order of
-        the same action has not ended, no second one is given. Raises NotFound, NotAllowed, InvalidRequest, and Conflict
-        if the agent has not joined.
+        `discovery` makes the agent scan the hardware of its host and report at once. `upgrade` installs the server's
+        version of the agent; if the new version does not say hello to the server, the old version stays. While an order
+        for the same action has not ended, no second order is given. Raises NotFound, NotAllowed, InvalidRequest, and
+        Conflict if the agent has not joined.
         """
 
     @operation("GET", "hardware", "List the hardware of hosts", query="HardwareFilter", cursor="after")
     def hardware_reports(self, *, host: str = "", blueprint: str = "") -> list[HardwareInfo]:
-        """List the hardware of hosts as it was last reported, without the devices, in the order of the reports' ids.
+        """List the last report on the hardware of each host, without the devices, in the order of the reports' ids.
 
         `host` is the name or the id of a host. Owners see only hosts in which their leases hold devices.
         """
@@ -93,7 +98,7 @@ class Agents(Operations):
     def hardware_report(self, id: int) -> HardwareInfo:
         """Return the hardware of a host, device by device: which are ready, which are not and why, and their leases.
 
-        Owners see only the devices that their leases hold. Raises NotFound, also if none is the caller's.
+        Owners see only the devices that their leases hold. Raises NotFound, also if the caller's leases hold no device.
         """
 
     @operation(

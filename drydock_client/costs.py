@@ -29,12 +29,15 @@ class Costs(Operations):
 
     @operation("GET", "budgets", "List budgets")
     def budgets(self) -> list[BudgetInfo]:
-        """List budgets with current spending. Operators see all budgets, other users only those that limit them."""
+        """List budgets with current spending. Operators see all budgets, others only the budgets that limit them."""
 
     @operation("PUT", "budgets", "Set a budget", scope="operate", body="Budget")
     def set_budget(self, *, max_hourly: float, user: str = "", group: str = "", blueprint: str = "") -> BudgetInfo:
-        """Set the hourly budget of a user, a group or a blueprint. Leases that waited for it are tried again."""
+        """Set the hourly budget of a user, a group or a blueprint.
+
+        Leases that waited for the budget are tried again.
+        """
 
     @operation("DELETE", "budgets", "Remove a budget", scope="operate", query="Spender")
     def remove_budget(self, *, user: str = "", group: str = "", blueprint: str = "") -> None:
-        """Remove the budget of a user, a group or a blueprint, whose spending is then not limited."""
+        """Remove the budget of a user, a group or a blueprint, so that it limits no spending any more."""

@@ -45,7 +45,7 @@ class Credentials(Operations):
         "PUT", "resources/{id}/credential", "Set the credential of a resource", scope="operate", body="OwnCredential"
     )
     def set_resource_credential(self, id: int, *, secrets: Mapping[str, Any] | None = None) -> ResourceInfo:
-        """Store secrets for one resource, such as those of its BMC, in place of earlier ones. None removes them.
+        """Replace the secrets of one resource, such as the password of its BMC. If `secrets` is None, remove them.
 
-        Steps use them in place of the secrets of the same name that the blueprint's credential has.
+        A secret of the resource takes precedence over the secret of the same name in the blueprint's credential.
         """

@@ -174,7 +174,7 @@ def checked(wanted: str) -> str:
 
 
 def reached(info: LeaseInfo, wanted: str) -> bool:
-    """Return whether a lease has reached the state `wanted`. Raises LeaseFailed if it no longer can."""
+    """Return whether a lease has reached the state `wanted`. Raises LeaseFailed if that has become impossible."""
     if info.state == wanted or (wanted == ENDED and info.over):
         return True
     if wanted == ENDED or not (info.over or STATES.index(info.state) > STATES.index(wanted)):

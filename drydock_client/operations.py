@@ -5,8 +5,8 @@
         def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> LeaseInfo:
             "Extend a lease to `until`, or to `ttl` from now. Never shortens it."
 
-The methods of the HTTP and local clients, the path, its view and its entry in the OpenAPI document follow from this.
-Callers and type checkers see the signature; the decorator supplies the body.
+The methods of the HTTP and local clients, the URL path, its view and its entry in the OpenAPI document follow from this
+declaration. Callers and type checkers see the signature; the decorator supplies the body.
 """
 
 from __future__ import annotations

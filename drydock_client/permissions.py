@@ -30,7 +30,7 @@ class Permissions(Operations):
     def decide_authorization(
         self, blueprint: str, *, allow: bool, user: str = "", group: str = "", message: str = ""
     ) -> AuthorizationInfo:
-        """Allow or decline the use of a blueprint by a user or group, even without a request for it."""
+        """Allow or decline the use of a blueprint by a user or group, whether or not it was requested."""
 
     @operation("GET", "authorizations/{id}", "Get an authorization")
     def authorization(self, id: int) -> AuthorizationInfo:

@@ -26,7 +26,7 @@ __all__ = ["Attendance", "Client", "Request", "Stream", "Wanted", "Words"]
 
 
 class Attendance(Protocol):
-    """A context manager for the time in which a program waits. It knows whether a worker is alive."""
+    """A context manager to use while a program waits. Reports whether a worker is alive."""
 
     def __enter__(self) -> Attendance: ...
 

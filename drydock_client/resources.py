@@ -10,7 +10,7 @@ from drydock_client.values import ActInfo, HostKey, ResourceInfo
 
 
 class Resources(Operations):
-    """Resources and their registration. Only operators may change resources; others may read those of their leases."""
+    """Resources and their registration. Only operators may change resources; owners may read those they lease."""
 
     @operation("GET", "resources", "List resources", query="ResourceFilter", cursor="after")
     def resources(
@@ -66,7 +66,7 @@ class Resources(Operations):
         body="Registration", spread="registration", location="resources/{0.id}",
     )  # fmt: skip
     def register(self, blueprint: str, registration: Mapping[str, Any]) -> ResourceInfo:
-        """Register a resource. The blueprint's kind describes the fields of a registration in `registration`."""
+        """Register a resource. For the fields, see the JSON Schema `registration` of the blueprint's kind (`kind`)."""
 
     @operation(
         "POST", "blueprints/{blueprint}/host-keys", "Get the host keys that a host presents", scope="operate",
@@ -85,5 +85,6 @@ class Resources(Operations):
     def change_registration(self, id: int, changed: Mapping[str, Any]) -> ResourceInfo:
         """Correct a registration and check the resource again. Refused while leases hold the resource.
 
-        The blueprint's kind describes the fields in `registration`. null removes a field.
+        For the fields, see the JSON Schema `registration` of the blueprint's kind. A field whose value is null is
+        removed.
         """

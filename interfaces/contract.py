@@ -16,7 +16,7 @@ StillMine = Callable[[], None]
 
 
 class Watch:
-    """Checks whether a long operation may continue. An operation calls this between its parts."""
+    """Checks whether a long operation may continue. The operation calls `check` between its parts."""
 
     # The engine's check reads a row; a command polled ten times a second need not ask as often.
     ASK_EVERY = 1.0

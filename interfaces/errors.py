@@ -58,7 +58,7 @@ class ConnectionLost(InterfaceError):
 
 
 class DeadlineExceeded(InterfaceError, TimedOut):
-    """The operation took longer than it was allowed."""
+    """The operation took longer than its time limit."""
 
     code = "deadline_exceeded"
 
@@ -170,7 +170,7 @@ class JobConflict(InterfaceError, Conflict):
 
 
 class ConfigRefused(InterfaceError):
-    """The web server rejected its configuration. The previous one stays in use."""
+    """The web server rejected the configuration. The previous configuration stays in use."""
 
     code = "config_refused"
 

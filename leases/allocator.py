@@ -84,13 +84,14 @@ def allocate_many(
     asked: Sequence[Allocator], *, same: str = "", different: str = "", near: str = "",
     idempotency_key: str | None = None,
 ) -> list[Lease]:  # fmt: skip
-    """Request several leases for one owner, granted all together or not at all. Return them in the same order.
+    """Request several leases for one owner, granted all together or not at all.
+
+    Returns the leases in the order of the requests.
 
     All leases must have the same resource, parent or host (`same`), or different resources or parents (`different`).
-    With `host`, every lease is on one host or on a device in that host. `near` implies `host`: with `prefer`, the free
-    devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower than
-    the host. Raises InvalidRequest, and Conflict if the idempotency key was used for
-    another request.
+    With `host`, every lease is on the same host or on a device in that host. `near` implies `host`: with `prefer`, the
+    free devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower
+    than the host. Raises InvalidRequest, and Conflict if the idempotency key was used for another request.
     """
     if not asked:
         return []
@@ -115,8 +116,9 @@ async def aallocate_many(
 class Lease:
     """A lease, as its owner uses it.
 
-    The attributes show the lease as it was at the last `refresh`. Waiting for the lease also refreshes them. As a
-    context manager, a lease waits on entry until it is active, and is released on exit, whatever happens in between.
+    The attributes show the lease as it was at the last `refresh`. Waiting for the lease also refreshes the attributes.
+    As a context manager, a lease waits on entry until it is active, and is released on exit, whatever happens in
+    between.
     """
 
     def __init__(self, id: int, who: Caller) -> None:
@@ -310,7 +312,10 @@ class Lease:
         return await sync_to_async(self.refresh)()
 
     async def ainterface(self, name: str) -> Interface:
-        """Return a typed interface from async code. Its methods block, so call them through `asyncio.to_thread`."""
+        """Return a typed interface from async code.
+
+        The interface's methods block, so call them through `asyncio.to_thread`.
+        """
         return await sync_to_async(self.interface)(name)
 
     async def aextend(self, ttl: str | float | None = None, *, until: Any = None) -> None:

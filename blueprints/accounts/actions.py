@@ -100,7 +100,9 @@ def hand_back(spec: Spec, memo: Json) -> Answer:
     else:
         left = shell(spec).run(scripts.ACCOUNTS, prefix(spec.resource)).split()
     if left:
-        return Failed(scope=Scope.STEP, code="still_there", message=f"Accounts still on the host: {', '.join(left)}.")
+        return Failed(
+            scope=Scope.STEP, code="still_there", message=f"These accounts are still on the host: {', '.join(left)}."
+        )
     with suppress(CannotBecomeRoot):  # then nothing was changed as root
         hand_back_all(shell(spec))
     return Ready(log="handed back")

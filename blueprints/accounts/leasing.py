@@ -93,7 +93,7 @@ def try_access(spec: Spec, memo: Json) -> Answer:
         return Failed(
             scope=Scope.OPERATOR,
             code="key_not_accepted",
-            message=f"{error.message} Its SSH server may ignore ~/.ssh/authorized_keys or refuse the account.",
+            message=f"{error.message} The host may ignore ~/.ssh/authorized_keys or refuse the account.",
         )
     return Ready()
 

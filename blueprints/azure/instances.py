@@ -281,7 +281,8 @@ class Instances:
         size = self._account.size(order.location, order.type)
         if order.confidential and order.confidential not in size.type.confidential:
             raise CloudError(
-                Meaning.NOT_OFFERED, f"{order.type} does not offer {order.confidential} in {order.location}."
+                Meaning.NOT_OFFERED,
+                f"Instance type {order.type} does not offer {order.confidential} in {order.location}.",
             )
         features = self._account.features(order.location, order.image)
         if features is not None:

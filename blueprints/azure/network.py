@@ -69,7 +69,8 @@ class Network:
         subnets = [one for one in there["properties"].get("subnets") or () if one.get("name") == SUBNET]
         if not subnets:
             raise CloudError(
-                Meaning.INVALID, f"The network {named} has no subnet {SUBNET}, so Drydock did not create it."
+                Meaning.INVALID,
+                f"The network {named} has no subnet {SUBNET}, so this network was not created by Drydock.",
             )
         return str(subnets[0]["id"]) if _ready(there) and _ready(subnets[0]) else None
 
@@ -320,7 +321,7 @@ def _of_ours(there: Json | None, location: str) -> list[Problem]:
     """
     if there is None or any(one.endswith(f"/subnets/{SUBNET}") for one in _subnets([there])):
         return []
-    said = f"The network drydock-{location} has no subnet {SUBNET}, so Drydock did not create it."
+    said = f"The network drydock-{location} has no subnet {SUBNET}, so this network was not created by Drydock."
     return [
         _problem(f"{said} Add that subnet, delete the network, or set network to one of: {_listed(_subnets([there]))}.")
     ]

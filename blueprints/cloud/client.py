@@ -33,7 +33,7 @@ def ignore(what: str) -> None:
 
 
 class Api(StrEnum):
-    """What one call for instance types covers: one location, or all locations at once."""
+    """The extent of one call for instance types: one location, or all locations at once."""
 
     GLOBAL = "global"
     """A call lists all locations at once."""
@@ -44,8 +44,9 @@ class Api(StrEnum):
 class Client(ABC):
     """Base of every cloud's client: create, find, list and terminate instances, and read what the cloud offers.
 
-    `prepare` and `create` make the objects that an instance needs (disk, network card, address, firewall). Their names
-    are derived from the order's key, and they get the order's tags; `terminate` and `sweep` delete them.
+    `prepare` and `create` make the objects that an instance needs (disk, network card, address, firewall). The names of
+    these objects are derived from the order's key, and the objects get the order's tags; `terminate` and `sweep` delete
+    the objects.
     """
 
     provider: ClassVar[str]
@@ -67,7 +68,7 @@ class Client(ABC):
         """
 
     def account(self) -> str:
-        """Return the account in the same form as `identity`, but make no call if the config names the account."""
+        """Return the same as `identity`, but make no call to the provider if the config names the account."""
         return self.identity()
 
     @abstractmethod
@@ -76,7 +77,7 @@ class Client(ABC):
 
     @abstractmethod
     def types(self, location: str) -> Sequence[InstanceType]:
-        """Return the instance types of a location whose prices are known.
+        """Return the instance types that have a known price in a location.
 
         If `api` is global, `location` may be "" for all locations.
         """
@@ -92,7 +93,7 @@ class Client(ABC):
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
         """Create the objects that the instance needs (firewall, network card, address). Repeating the call is safe.
 
-        Returns the ids of the objects by name. If it returns an Underway, call it again.
+        Returns the ids of the objects by name. If the result is an Underway, call this method again.
         """
 
     @abstractmethod
@@ -150,10 +151,10 @@ class Client(ABC):
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
         report: Callable[[str], object] = ignore,
     ) -> Sequence[str]:  # fmt: skip
-        """Delete the objects of an order other than its instance, in the right order, as far as possible now.
+        """Delete the objects of an order, except its instance, as far as possible now.
 
-        Also deletes further instances of lost attempts. Returns the names of the objects that still exist. An empty
-        result, read after the deletion, means that nothing is left.
+        Also deletes other instances, left by attempts whose answer was lost. Returns the names of the objects that
+        still exist. An empty result, read after the deletion, means that nothing is left.
 
         Objects are found by the tags of their owner (`values.OWNER`). `known` contains the ids of the created objects,
         from `prepare` and from the instance. With these ids, the sweep finds objects whose tags were removed, and calls
@@ -237,11 +238,11 @@ class Firewall(ABC):
 
     @abstractmethod
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Open these ports, if they are closed. Raises CloudError CONFLICT while they are still being changed."""
+        """Open these ports, if they are closed. Raises CloudError CONFLICT while a port is still being changed."""
 
     @abstractmethod
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Close these ports, if they are open. Raises CloudError CONFLICT while one is still being opened."""
+        """Close these ports, if they are open. Raises CloudError CONFLICT while a port is still being opened."""
 
 
 class Console(ABC):
@@ -310,11 +311,11 @@ class Permission:
 
 
 class Permissions(ABC):
-    """Capability: which permissions the account has can be checked without using them."""
+    """Capability: the account's permissions can be checked without using them."""
 
     @abstractmethod
     def permissions(self, order: Order) -> Sequence[Permission]:
-        """Return the permissions that are needed to create such an order and to delete its objects.
+        """Return the permissions that are needed to create the instance of an order, and to delete the order's objects.
 
         Creates and changes nothing and costs nothing. Makes several calls.
         """
@@ -325,7 +326,7 @@ class Networks(ABC):
 
     @abstractmethod
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """Return why machines of this order could not be created in its network, with alternatives that are available.
+        """Return why machines could not be created in the order's network, and which networks are available.
 
         The network is the one that the order names, or the default network. `zones` are the allowed zones; empty means
         all. The result is empty if there is no problem. Makes a few calls, which create nothing.

@@ -257,7 +257,12 @@ def change(cloud: Client, spec: Spec, memo: Json) -> Answer:
         return Ready(log=f"the type is {wanted}")
     if not looks:
         cloud.change_type(found, wanted)
-    return Wait(after=2.0, memo={"looks": looks + 1}, percent=40, sentence=f"The machine is becoming a {wanted}.")
+    return Wait(
+        after=2.0,
+        memo={"looks": looks + 1},
+        percent=40,
+        sentence=f"The machine is being changed to instance type {wanted}.",
+    )
 
 
 def start(cloud: Client, spec: Spec, memo: Json) -> Answer:
@@ -307,7 +312,9 @@ def _refused(spec: Spec, memo: Json, error: CloudError) -> Answer:
 def _back(spec: Spec, memo: Json, how: str) -> Failed:
     said = f"The machine could not be started as a {spec.wanted['type']}: {memo['why']}"
     return Failed(
-        scope=Scope.OFFER, code="went_back", message=f"{said} It is a {spec.wanted['from']} again, and {how}."
+        scope=Scope.OFFER,
+        code="went_back",
+        message=f"{said} Its instance type is {spec.wanted['from']} again, and it {how}.",
     )
 
 

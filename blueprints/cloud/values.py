@@ -19,7 +19,7 @@ _OURS = "drydock-"
 
 
 def same_owner(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Return whether an object has those of the `wanted` tags that identify an owner."""
+    """Return whether the tags `found` name the same owner as the tags `wanted`."""
     owner = {name: value for name, value in wanted.items() if name in OWNER} or wanted
     return all(found.get(name) == value for name, value in owner.items())
 
@@ -165,7 +165,7 @@ class Image:
 class Order:
     """One attempt to create an instance, with everything that identifies the attempt.
 
-    Another zone, instance type, market or image is another attempt, with another `token`.
+    An order with another zone, instance type, market or image is another attempt, and has another `token`.
     """
 
     key: str

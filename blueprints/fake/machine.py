@@ -118,7 +118,7 @@ def switch_on(spec: Spec, memo: Json) -> Answer:
         return Wait(after=0.0, memo={"back": True}, percent=80, sentence=f"{wanted} is sold out.")
     there.set("retype", spec.resource.key, {"type": spec.wanted["from"]})
     there.switch(spec.resource.key, "on")
-    message = f"{wanted} is sold out. The instance is a {spec.wanted['from']} again, and runs."
+    message = f"{wanted} is sold out. Its instance type is {spec.wanted['from']} again, and it runs."
     return Failed(scope=Scope.OFFER, code="sold_out", message=message)
 
 

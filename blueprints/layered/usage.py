@@ -37,7 +37,7 @@ class Allowance:
             self._measured = clock.monotonic()
         self._used += size
         if self._used > self._limit_mib * MIB:
-            raise QuotaExceeded(f"This would exceed the lease's limit of {self._limit_mib} MiB.")
+            raise QuotaExceeded(f"The write would exceed the lease's limit of {self._limit_mib} MiB.")
 
     def _fresh(self) -> bool:
         return self._measured is not None and clock.monotonic() - self._measured < _FRESH

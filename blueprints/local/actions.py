@@ -51,7 +51,9 @@ def check_health(spec: Spec, memo: Json) -> Answer:
     found = shell(spec).look(str(folder))
     if found.get("disk_free_mib", 0) < spec.config.min_free_mib:
         return Failed(
-            scope=Scope.STEP, code="disk_full", message=f"Only {found.get('disk_free_mib')} MiB of disk space are free."
+            scope=Scope.STEP,
+            code="disk_full",
+            message=f"Only {found.get('disk_free_mib')} MiB of this machine's disk are free.",
         )
     left = [str(home) for home in folders.aside(folder)]
     return Ready(facts=found | ({"aside": left} if left or spec.resource.facts.get("aside") else {}))

@@ -173,7 +173,9 @@ class _Run:
 
     def _meet(self, need: Need) -> None:
         if undeclared := {needed.type for needed in need.leases} - self._around.needed_types():
-            raise ContractBroken(f"The step requests a lease of type {min(undeclared)!r}, which `needs` does not name.")
+            raise ContractBroken(
+                f"The step requests a lease of resource type {min(undeclared)!r}, which `needs` does not name."
+            )
         found = {needed.name: self._around.supply(needed) for needed in need.leases}
         for_life = {needed.name: found[needed.name] for needed in need.leases if needed.lifetime == "life"}
         self._spec = _with_parents(replace(self._spec, parents={**self._spec.parents, **found}), for_life)

@@ -238,7 +238,7 @@ def _edit(file: Path, block: bytes) -> None:
     rest = _OURS.sub(b"", before)
     if re.search(rb"^# (BEGIN|END) drydock\b", rest, re.MULTILINE):
         raise Conflict(
-            f"The lines between '{BEGIN.decode()}' and '{END.decode()}' in {file} were changed, or one is missing.",
+            f"The block from '{BEGIN.decode()}' to '{END.decode()}' in {file} was changed or is incomplete.",
             hint="Remove the block by hand, and try again. Nothing was changed.",
         )
     if block + rest != before:

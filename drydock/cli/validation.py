@@ -176,7 +176,7 @@ def _agree(account: Account, wish: Wish, wanted: Collection[str], yes: bool) -> 
         return output.say("These checks create nothing.")
     beside = f", once as {wish.other_type}" if wish.other_type and "change-type" in wanted else ""
     place = f"{wish.location}{' ' + wish.zone if wish.zone else ''}"
-    output.say(f"It creates up to {count} machines, one after another: {wish.type}{beside} in {place}.")
+    output.say(f"The validation creates up to {count} machines, one after another: {wish.type}{beside} in {place}.")
     output.say(f"Image: {wish.image.id}. Disk: {wish.disk_gib} GiB each.")
     price = cost(wish, wanted)
     dollars = "not known" if price is None else f"at most ${price:.4f} per hour, without disks and addresses"

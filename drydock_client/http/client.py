@@ -49,8 +49,8 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
     """A client of the server at `url`, with the permissions of the token's user.
 
     An operator may give another `owner`, for whom leases are requested and listed. `ca` is a file of certificates to
-    trust instead of the system's (default: DRYDOCK_CA). The constructor asks the server which user the token belongs
-    to. Raises NotAllowed if the server refuses the token or if the token would be sent unencrypted, and
+    trust instead of the system's (default: DRYDOCK_CA). The constructor asks the server to which user the token
+    belongs. Raises NotAllowed if the server refuses the token or if the token would be sent unencrypted, and
     ServerUnreachable.
     """
 
@@ -67,7 +67,7 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
         if not own and len(found) > 1:
             raise Conflict(
                 f"Several owners have a lease named {name!r}.", field="lease",
-                hint=f"Give the number of the lease: drydock leases --name {name}",
+                hint=f"Give the id of the lease. To list the ids: drydock leases --name {name}",
             )  # fmt: skip
         live = sorted(own or found, key=lambda one: (one.state == "released", -one.id))
         for one in live or [one for one in self.leases(states=(), name=name, limit=10) if one.owner == self.name]:

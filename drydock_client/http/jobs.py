@@ -33,7 +33,7 @@ class HttpJobs(HttpOperations, Interfaces, Jobs):
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b"",
         timeout: float | None = None, on_output: Callable[[str, bytes], None] | None = None,
     ) -> Ended:  # fmt: skip
-        """Run a command as a job, reading the job's output as it arrives.
+        """Run a command as a job, and read the job's output as it arrives.
 
         Cancels the job if an exception is raised meanwhile.
         """

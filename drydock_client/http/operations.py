@@ -26,7 +26,7 @@ class HttpOperations(Operations):
     owner: str | None
 
     def carry_out(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
-        """Send an operation to the server, its arguments in path, query and body. Return the operation's result."""
+        """Send an operation to the server, with arguments in path, query and body. Return the operation's result."""
         path, given = operation.path.format(**arguments), _fields(operation, arguments)
         query = {"owner": self.owner} if operation.owned and self.owner is not None else {}
         if operation.method not in ("GET", "DELETE"):

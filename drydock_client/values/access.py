@@ -68,7 +68,7 @@ class UserInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PasswordInfo:
-    """A user whose password was set. `password` is a generated password, shown only once, or empty if it was given."""
+    """A user whose password was set. `password` is a generated one, shown only once, or empty."""
 
     user: UserInfo
     password: str
@@ -76,7 +76,10 @@ class PasswordInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenInfo:
-    """A token without its secret. `tail` is the end of the secret, `made_by` the id of the token that created it."""
+    """A token without its secret. `tail` is the end of the secret.
+
+    `made_by` is the id of the token with which this one was created.
+    """
 
     id: int
     user: str

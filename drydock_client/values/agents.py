@@ -23,7 +23,7 @@ class AgentOrderInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentInfo:
-    """An agent, or an agent that a blueprint requires on a host and that has not joined.
+    """An agent that has joined, or an agent that a blueprint requires on a host and that has not joined yet.
 
     `state` is `expected` (has not joined), `joined` (has never reported), `reporting`, `silent` or `revoked`.
     """

@@ -48,7 +48,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Another lease of the same group. `resource` is the resource that it holds or that is reserved for it."""
+    """Another lease of the same group. `resource` is the resource that this lease holds or that is reserved for it."""
 
     lease: int
     state: str

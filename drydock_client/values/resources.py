@@ -20,7 +20,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureInfo:
-    """The last failed action on a machine. It is shown until an action succeeds."""
+    """The last failed action on a machine, shown until a later action succeeds."""
 
     act: str
     """destroy, stop, start, power-cycle, reboot, resize, change-type or tag, or an act of the kind."""

@@ -1,4 +1,4 @@
-"""The workload of a lease, and the usage that the lease makes of its host."""
+"""The workload of a lease, and how much of its host the lease uses."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Command(Interface):
     @property
     @abstractmethod
     def jobs(self) -> Jobs:
-        """The jobs of this lease: commands that continue after this call, the connection and this process end."""
+        """The jobs of this lease: commands that continue when this call, the connection or this process has ended."""
 
     def check(
         self,

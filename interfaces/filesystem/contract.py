@@ -138,7 +138,7 @@ class Filesystem(Interface):
         """Copy a file or a tree from the lease to `local`.
 
         Never writes outside `local`, whatever names and links the lease contains. Raises TooLarge if there are more
-        than `limit` bytes, and before copying anything if the file sizes alone exceed the limit.
+        than `limit` bytes. If the file sizes show this in advance, nothing is copied.
         """
 
     def read_text(self, path: str, *, limit: int = LARGEST_READ, timeout: float | None = None) -> str:

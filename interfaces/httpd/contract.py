@@ -77,14 +77,16 @@ class Httpd(Interface):
     def restart(self) -> HttpdStatus:
         """Test the configuration, then stop and start the server.
 
-        Raises ConfigRefused, in which case the server keeps running, and PortTaken.
+        If the test fails, raises ConfigRefused, and the server keeps running. Raises PortTaken if another program uses
+        the port.
         """
 
     @abstractmethod
     def reload(self) -> HttpdStatus:
         """Reload the configuration without dropping a request.
 
-        Raises ConfigRefused, in which case the old configuration stays in use, and NotRunning.
+        If the new configuration is invalid, raises ConfigRefused, and the old configuration stays in use. Raises
+        NotRunning if the server is not running.
         """
 
     @abstractmethod

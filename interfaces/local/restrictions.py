@@ -128,7 +128,9 @@ def _entering(namespace: Path, command: list[str], *, dropped: bool) -> list[str
     nsenter = shutil.which("nsenter", path=launching.CLEAN_PATH)
     if nsenter is None or not dropped:
         missing = "setpriv" if nsenter else "nsenter"
-        raise NotStarted(f"The lease has a network namespace, and this machine has no {missing} to enter it.")
+        raise NotStarted(
+            f"The lease has a network namespace, and this machine has no {missing}, which is needed to enter it."
+        )
     return [nsenter, f"--net={namespace}", "--", *command]
 
 

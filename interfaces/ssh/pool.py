@@ -49,7 +49,7 @@ class Pool:
         with self._lock:
             one_at_a_time = self._connecting.setdefault(name, threading.Lock())
         if not one_at_a_time.acquire(timeout=max(0.0, deadline.remaining)):
-            raise DeadlineExceeded(f"Waiting for a connection to {endpoint.host} took too long.")
+            raise DeadlineExceeded(f"Timed out waiting for a connection to {endpoint.host}.")
         try:
             if not fresh and (found := self._with_room(name)):
                 return found

@@ -348,15 +348,19 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
     if not circle:
         return []
     if len(circle) == 2:
-        return [Problem(message=f"{found.name} needs a lease of the type that it provides, {found.resource_type!r}.")]
+        return [
+            Problem(
+                message=f"{found.name} needs a lease of resource type {found.resource_type!r}, which it provides itself."
+            )
+        ]
     return [Problem(message=f"Blueprints that need each other in a cycle cannot serve leases: {' -> '.join(circle)}.")]
 
 
 def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, str]) -> list[str]:
     """Return the names of the blueprints on the shortest dependency cycle through `start`, or an empty list.
 
-    `needs` maps the name of each blueprint to the resource types that the blueprint needs, and `gives` to the resource
-    type that it provides.
+    `needs` maps the name of each blueprint to the resource types that the blueprint needs. `gives` maps the name to the
+    resource type that the blueprint provides.
     """
     ways, seen = [[start]], set[str]()
     while ways:

@@ -59,7 +59,7 @@ def list_budgets(who: Caller) -> list[BudgetInfo]:
 
 
 def short_budgets(who: Caller) -> list[tuple[BudgetInfo, dt.datetime | None]]:
-    """Return the budgets that are exhausted or that leases wait for, each with the time since when, if known."""
+    """Return the exhausted budgets and the budgets that leases wait for, each with the time when it became short."""
     found = {pk: one for pk, one in _listed(who) if one.left <= TINY or one.waiting}
     began = engine.short_since(list(found)) if found else {}
     return [(one, began.get(pk)) for pk, one in found.items()]

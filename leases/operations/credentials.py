@@ -1,4 +1,4 @@
-"""Credentials, which configs of blueprints name, and the polls of their accounts. Secrets are never returned."""
+"""Credentials that blueprints refer to by name, and the polls made with them. Secrets are never returned."""
 
 from __future__ import annotations
 
@@ -208,7 +208,9 @@ def remove(who: Caller, name: str) -> None:
 def set_resource_credential(
     who: Caller, resource_id: int, *, secrets: Mapping[str, Any] | None = None
 ) -> ResourceInfo:  # fmt: skip
-    """Store secrets as the own credential of one resource, or remove it if there are none. The next step uses them.
+    """Replace the credential of one resource, or remove that credential if no secrets are given.
+
+    The next step of the resource uses the new secrets.
 
     Raises InvalidRequest with the field, NotSupported, NotFound, Conflict, NotAllowed.
     """
@@ -224,7 +226,7 @@ def set_resource_credential(
 
 
 def polls_of(accounts: Sequence[Credential]) -> dict[int, tuple[ReadingInfo, ...]]:
-    """Return the polls of each credential, by credential id. They are ordered by kind, place and type of poll."""
+    """Return a mapping from credential id to the polls of the credential, ordered by kind, place and type of poll."""
     found: dict[int, list[ReadingInfo]] = {}
     for row in Reading.objects.filter(credential__in=accounts).order_by("kind", "place", "what"):
         found.setdefault(row.credential_id, []).append(_poll_info(row))
@@ -240,7 +242,7 @@ def _poll_info(row: Reading) -> ReadingInfo:
 
 
 def pollers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
-    """Return which of `kinds` poll providers for offers.
+    """Return the kinds among `kinds` that poll providers for offers.
 
     If `able` is true, also load the clients of the clouds, and return the capabilities of the clouds.
     """

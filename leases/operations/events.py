@@ -19,7 +19,7 @@ def list_(
     who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, blueprint: str = "", kind: str = "",
     after: int = 0, limit: int = 200, newest: bool = False,
 ) -> list[EventInfo]:  # fmt: skip
-    """Return events in the order of their ids, starting after id `after`. `kind` is a prefix of the kinds to return.
+    """Return events in the order of their ids, starting after id `after`. `kind` is a prefix of event kinds.
 
     If `newest` is true, the last `limit` events are returned instead.
     """

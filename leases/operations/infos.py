@@ -66,7 +66,7 @@ def _infos(rows: list[Lease], who: Caller | None) -> list[LeaseInfo]:
 
 
 def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, WaitingInfo]:
-    """Return the reason why each pending lease waits, by lease id.
+    """Return a mapping from the id of each pending lease to the reason why the lease waits.
 
     `who` is the caller, by default the owner of each lease. The reason contains only what this user may see.
     """
@@ -110,10 +110,10 @@ _NO_WORKER = "No worker is alive, so nothing is built, cleaned or ended. Before 
 
 
 def said(row: Lease, why: WaitingInfo | None = None) -> Said:
-    """Return the reason for the state of a lease, and the message to show.
+    """Return the reason for the state of a lease, and the message that explains the reason.
 
-    For a pending lease, this is why it waits. For any other lease, reason and message come from its row. If no worker
-    is alive, the message says so.
+    For a pending lease, they say why the lease waits. For any other lease, they come from the row of the lease. If no
+    worker is alive, the message says so.
     """
     why = why or getattr(row, "why", None)
     if why is not None:
@@ -237,7 +237,7 @@ def failure(row: Failure | None) -> FailureInfo | None:
 
 
 def declared_act(act: DeclaredAct) -> dict[str, Any]:
-    """Return the fields of `ActInfo` that an act's declaration determines."""
+    """Return those fields of `ActInfo` that follow from the declaration of an act."""
     same = ("name", "summary", "by", "holders", "power", "dangerous")
     return {name: getattr(act, name) for name in same} | {"arguments": act.Arguments.model_json_schema()}
 
@@ -289,7 +289,7 @@ def job(row: Job) -> JobInfo:
 
 
 def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
-    """Return the workload and metrics of each lease that has either, by lease id. Uses at most one statement."""
+    """Return a mapping from lease id to the workload and metrics of the lease. Uses at most one statement."""
     ids = [row.pk for row in rows if row.watched]
     if not ids:
         return {}

@@ -134,7 +134,7 @@ def strays(who: Caller) -> list[StrayInfo]:
 
 
 def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
-    """Return all workers that have not shut down. Those without a heartbeat for `lost_after` seconds count as lost."""
+    """Return all workers that have not shut down. Workers without a heartbeat for `lost_after` seconds are lost."""
     operator_only(who, "see workers")
     found = rows(
         "SELECT name, queues, greatest(0, extract(epoch FROM statement_timestamp() - seen_at))::float8"
@@ -206,7 +206,7 @@ def _lives(process: int) -> bool:
 
 
 def failing_blueprints() -> dict[str, str]:
-    """Return why each failing blueprint cannot work, by the name of the blueprint. Checks enabled blueprints only.
+    """Return a mapping from the name of each failing blueprint to why it cannot work. Checks only enabled blueprints.
 
     Asks the kinds of the blueprints, which may call providers, but creates nothing.
     """
@@ -234,7 +234,7 @@ def failing_resources() -> list[str]:
 
 @checked
 def reclaim(who: Caller, *, type_: str = "", blueprint: str = "", limit: int = 100) -> list[int]:
-    """Remove idle resources, on which there are no leases. Return the ids of the resources removed.
+    """Remove idle resources, which no lease holds. Return the ids of the removed resources.
 
     Starts with resources that need leases on other resources, because removing these frees the others too.
     """
@@ -289,7 +289,7 @@ def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = Non
 def resolve(
     who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, yes: bool = True, message: str = "",
 ) -> None:  # fmt: skip
-    """Record an operator's answer to a step that waits for a person. The step gets the answer when it is called again.
+    """Record an operator's answer to a step that waits for a person. The step is then called again with this answer.
 
     `yes` means that the task has been done, or answers the question with yes.
 

@@ -77,10 +77,9 @@ def request_group(
     """Request several leases, granted all together or not at all. Return their ids in the order of the requests.
 
     All leases must have the same resource, parent or host (`same`), or different resources or parents (`different`).
-    With `host`, every lease is on one host or on a device in that host. `near` implies `host`: with `prefer`, the free
-    devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower than
-    the host. A request with a `count` stands for that many leases. Raises
-    what `request` raises.
+    With `host`, every lease is on the same host or on a device in that host. `near` implies `host`: with `prefer`, the
+    free devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower
+    than the host. A request with a `count` stands for that many leases. Raises what `request` raises.
     """
     for field, value, known in (("same", same, SAME), ("different", different, DIFFERENT), ("near", near, NEAR)):
         if value not in known:
@@ -88,7 +87,7 @@ def request_group(
             raise InvalidRequest(f"{value!r} is not valid here.", field=field, hint=f"Choose one of: {choices}.")
     if near and same not in ("", "host"):
         raise InvalidRequest(
-            f"near cannot be combined with same={same}, because it chooses devices in one host.", field="near",
+            f"near cannot be combined with same={same}, because near chooses devices in one host.", field="near",
             hint="Omit same, or set it to host.",
         )  # fmt: skip
     same = "host" if near else same
@@ -226,8 +225,8 @@ def get(who: Caller, lease_id: int) -> LeaseInfo:
 def named(who: Caller, name: str) -> int:
     """Return the id of the lease with this name. Raises NotFound, Conflict.
 
-    The caller's own live lease comes first. Operators get another owner's live lease if they have none themselves, or
-    Conflict if several other owners have one. After that comes the caller's newest ended lease.
+    Looks first for a live lease of the caller, then, for operators, for a live lease of another owner (Conflict if
+    several owners have one), and last for the caller's newest ended lease.
     """
     own = Lease.objects.filter(owner_id=who.id, name=name, need="").order_by("-id")
     first = own.filter(state__in=UNFINISHED).first()
@@ -236,7 +235,7 @@ def named(who: Caller, name: str) -> int:
         if len(others) > 1:
             raise Conflict(
                 f"Several owners have a lease named {name!r}.", field="lease",
-                hint=f"Give the number of the lease: drydock leases --name {name}",
+                hint=f"Give the id of the lease. To list the ids: drydock leases --name {name}",
             )  # fmt: skip
         first = others[0] if others else None
     first = first or own.first()
@@ -316,9 +315,9 @@ def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
     """Transfer an active lease, with its files, to another user. The lease's processes end, and its keys are replaced.
 
     Owners can transfer leases to users of their own groups, and operators to anyone. The quota, the budgets and the
-    authorizations of the other user must allow the lease. If not, only operators are told which of them forbids it.
-    Raises NotFound, InvalidRequest, Conflict, NotAllowed, and NotSupported if the kind cannot transfer leases, or if
-    the lease has rights on its host with which its former owner could keep access.
+    authorizations of the other user must allow the lease. If one of these does not allow it, only operators are told
+    which one. Raises NotFound, InvalidRequest, Conflict, NotAllowed, and NotSupported if the kind cannot transfer
+    leases, or if the lease has rights on its host with which its former owner could keep access.
     """
     lease = lease_of(who, lease_id, related=True)
     receiver = _receiver(who, to)
@@ -392,7 +391,10 @@ def heartbeat(who: Caller, lease_id: int) -> None:
     if run(_BEAT, (lease_id,)):
         return
     if lease.heartbeat_limit is None:
-        raise Conflict(f"Lease {lease_id} expects no heartbeats.", hint="Request the lease with heartbeat_limit.")
+        raise Conflict(
+            f"Lease {lease_id} has no heartbeat limit, so it expects no heartbeats.",
+            hint="Request the lease with heartbeat_limit.",
+        )
     if lease.state in ("acquired", "active"):
         raise Conflict(f"The heartbeat came too late: lease {lease_id} has been ended.")
     what = "is pending" if lease.state == "pending" else "has ended"
@@ -487,7 +489,7 @@ def private_key(who: Caller, lease_id: int) -> str:
     key = (lease.secrets or {}).get("private_key")
     if not key:
         raise NotFound(
-            f"Lease {lease_id} has no generated key.",
+            f"Lease {lease_id} has no generated key pair.",
             hint="Either the kind does not generate keys, or you provided your own public key.",
         )
     record_event(

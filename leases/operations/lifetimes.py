@@ -26,7 +26,7 @@ def longest(who: Caller, lease: Lease) -> Limit | None:
 def bounded(
     who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = False, quotas: bool = True
 ) -> LeaseRequest:
-    """Return the request after checking its duration. Without an end, it gets the shortest default duration.
+    """Return the request after checking its duration. If it has no end, set the shortest default duration.
 
     If `endless` is true, no default duration is applied. Pass False for `quotas` if the installation has no quotas, so
     that none are read. Raises InvalidRequest if the request exceeds the caller's limit. The limits of blueprints that

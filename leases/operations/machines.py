@@ -123,7 +123,8 @@ def change_type(who: Caller, lease_id: int, type_name: str) -> MachineInfo:
 
     The machine is stopped for the change, and started again if it was on. An exclusive lease gets the new size. If the
     machine cannot be started with the new instance type, it is changed back. Raises what `stop` raises, and
-    InvalidRequest for an instance type that is not offered there, has a different architecture or is too small.
+    InvalidRequest for an instance type that the machine's zone does not offer, that has a different architecture, or
+    that is too small.
     """
     return _change_type(of_lease(who, lease_id), type_name)
 
@@ -368,7 +369,9 @@ def running_act(resource_id: int) -> str | None:
 
 
 def declared_acts(resource: Resource, events: Iterable[Event]) -> list[ActInfo]:
-    """Return the acts that a resource's kind declares, each with its last outcome. `events` begins with the oldest.
+    """Return the acts that a resource's kind declares, each with its last outcome.
+
+    `events` contains the resource's events about acts, the oldest first.
 
     Checks no permission, and does not say whether an act can be started now.
     """

@@ -131,5 +131,8 @@ def _place(written: str, sort: str) -> Place:
     except ValueError:
         raise InvalidRequest("The cursor must be the value of `next` from an earlier answer.", field="cursor") from None
     if by and len(by) != offer_search.orders()[sort]:
-        raise InvalidRequest(f"The cursor belongs to a list that is not ordered by {sort!r}.", field="cursor")
+        raise InvalidRequest(
+            f"The cursor is from a list with another order than {sort!r}. Omit the cursor to begin again.",
+            field="cursor",
+        )
     return place

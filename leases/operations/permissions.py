@@ -208,12 +208,15 @@ def _limit(limit: str, value: Any) -> Any:
 
 
 def extra_limits(value: Any) -> dict[str, int | None]:
-    """Return the checked limits on additional classes by name. None becomes {}, which removes all of these limits."""
+    """Check limits on additional classes of capacity, and return a mapping from class to limit.
+
+    For None, returns {}, which removes all of these limits.
+    """
     if not isinstance(value, Mapping | None):
         raise InvalidRequest('These limits are an object, such as {"gpu": 4}.', field=EXTRA)
     for name, most in (value or {}).items():
         if not isinstance(name, str) or len(name) > 63 or not _CLASS.match(name) or f"max_{name}" in AMOUNTS:
-            raise InvalidRequest(f"{name!r} is not a valid name of an additional class.", field=EXTRA)
+            raise InvalidRequest(f"{name!r} is not a valid name of an additional class of capacity.", field=EXTRA)
         if most is not None:
             _limit("max_slots", most)
     return dict(value or {})

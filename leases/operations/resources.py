@@ -41,7 +41,7 @@ GONE = Q(state="destroyed") | ~Q(gone_at=None)
 
 
 def visible(who: Caller) -> Any:
-    """Return the resources that the caller may see: for operators all, for owners those of their live leases."""
+    """Return the resources that the caller may see: all for operators, and those of their live leases for owners."""
     if who.operator:
         return Resource.objects.all()
     return Resource.objects.filter(leases__owner_id=who.id, leases__state__in=("acquired", "active", "released"))
@@ -135,7 +135,7 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
 def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
     """Take a resource out of service and keep it unchanged. Leases on the resource are not affected.
 
-    Raises InvalidRequest without a note.
+    Raises InvalidRequest if the note is empty.
     """
     if not message.strip():
         raise InvalidRequest("A quarantine needs a note that gives the reason.", field="note")
@@ -162,9 +162,9 @@ def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
 
 @checked
 def forbid_reboots(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
-    """Keep maintenance from rebooting a resource, or what is part of it, until that is allowed again.
+    """Keep maintenance from rebooting a resource or any resource below it, until `allow_reboots` is called.
 
-    What operators and owners request themselves is not affected. Raises InvalidRequest without a reason.
+    Reboots that operators and owners request themselves are not affected. Raises InvalidRequest if no reason is given.
     """
     if not reason.strip():
         raise InvalidRequest("Give a reason, because builds may wait for the reboot.", field="reason")
@@ -211,7 +211,7 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
 def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
     """Record that a resource is gone, whatever the provider reports. The resource's leases break and its row is closed.
 
-    Intended for resources that cannot be destroyed any more. Raises InvalidRequest without a reason, NotFound,
+    Intended for resources that cannot be destroyed any more. Raises InvalidRequest if no reason is given, NotFound,
     NotAllowed.
     """
     if not reason.strip():
@@ -277,7 +277,8 @@ def _begin(resource_id: int, phase: str, wanted: dict[str, Any]) -> None:
 def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceInfo:
     """Register a resource. The build steps of its kind check the resource before it becomes active.
 
-    `credential` in the given fields is the resource's own credential, which is stored encrypted and apart from them.
+    If the given fields include `credential`, its secrets are stored encrypted, separately from the other fields, and
+    used only for this resource.
 
     While the check fails, the resource is listed with the problem, is checked again with increasing delay, and can
     be changed or removed. Raises NotFound, NotSupported, InvalidRequest with the field, and Conflict if the
@@ -468,7 +469,7 @@ def _apart(blueprint: Blueprint, given: Mapping[str, Any]) -> tuple[dict[str, An
 
 
 def own_credential(blueprint: Blueprint, secrets: Any) -> dict[str, Any]:
-    """Return secrets for one resource in the form in which they are stored.
+    """Check secrets that belong to one resource, and return them in the form in which they are stored.
 
     Raises InvalidRequest, whose message never contains a secret, and NotSupported.
     """

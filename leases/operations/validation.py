@@ -1,6 +1,7 @@
 """Validations that operators run in the foreground.
 
-One tests whether an account's cloud meets the provider contract, the other whether leases leave anything on resources.
+One validation tests whether the cloud of an account meets the provider contract. The other tests whether ended leases
+leave anything on their resources.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ exec setpriv --reuid "$1" --regid "$1" --clear-groups /bin/sh -s
 
 
 class Tenants(Protocol):
-    """Request leases of one blueprint for a validation, one after another."""
+    """Requests leases of one blueprint, one after another, for a validation."""
 
     def take(self) -> int:
         """Request a lease, wait until it is active, and return its id."""
@@ -200,7 +201,7 @@ class Tenants(Protocol):
 
 
 def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> tuple[Row, ...]:
-    """Return the selected rows of a validation. Raises InvalidRequest for an unknown row."""
+    """Return the selected rows (types of leftovers) of a validation. Raises InvalidRequest for an unknown row."""
     for option, names in (("only", only), ("skip", skip)):
         if wrong := sorted(set(names) - set(NAMES)):
             raise InvalidRequest(

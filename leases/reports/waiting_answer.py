@@ -176,7 +176,7 @@ def _too_large(row: Lease, facts: Facts, base: WaitingInfo) -> WaitingInfo | Non
     name = next(iter(most))
     return replace(
         base, reason=Reason.NEEDS_OPERATOR, message=f"Group {row.group_id} can never be granted: {said}.",
-        help=f"Request fewer, or allow more resources: drydock blueprints change {name} --max NUMBER",
+        help=f"Request fewer leases, or allow more resources: drydock blueprints change {name} --max NUMBER",
         verdicts=tuple(
             Verdict(blueprint=name, answer="no", sentence=f"has at most {amount('slots', slots or 0)}; {said}")
             for name, slots in most.items()

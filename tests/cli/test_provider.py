@@ -74,7 +74,7 @@ def test_it_says_what_it_would_spend_and_asks(cli, amazon, account, terminal):
     done = run(cli, [*account, "--only", "boot"], stdin=terminal[1])
     assert done.returncode == 1
     for words in (
-        "It creates up to 1 machines",
+        "The validation creates up to 1 machines",
         "t3.micro in us-east-1",
         "per hour, without disks and addresses",
         "Continue?",

@@ -94,7 +94,10 @@ def test_what_cannot_be_had_is_the_old_type_again_and_runs():
     cloud = Cloud(refused=["big"])
     answer = carried_out(cloud, *RETYPE, **WANTED)
     assert isinstance(answer, Failed)
-    assert answer.message == "The machine could not be started as a big: No big is left. It is a small again, and runs."
+    assert (
+        answer.message
+        == "The machine could not be started as a big: No big is left. Its instance type is small again, and it runs."
+    )
     assert cloud.asked == ["stop", "big", "small", "start"]
 
 
@@ -102,7 +105,7 @@ def test_what_cannot_be_had_at_all_is_the_old_type_and_off():
     cloud = Cloud(refused=["big", "small"])
     answer = carried_out(cloud, *RETYPE, **WANTED)
     assert isinstance(answer, Failed)
-    assert "is a small again, and is off" in answer.message
+    assert "instance type is small again, and it is off" in answer.message
     assert (cloud.it.type, cloud.it.state) == ("small", Lifecycle.STOPPED)
 
 

@@ -108,7 +108,7 @@ def test_what_cannot_be_had_as_its_new_type_is_the_old_one_again(amazon, ask, un
     said = done(lease)
     assert said.kind == "machine.failed"
     assert "do not have sufficient capacity" in said.message
-    assert f"is a {before} again, and runs" in said.message
+    assert f"instance type is {before} again, and it runs" in said.message
     look("status")
     resource = Resource.objects.get()
     assert resource.facts["seen"]["type"] == resource.attributes["instance_type"] == before

@@ -24,7 +24,7 @@ def test_a_blueprint_that_needs_what_it_gives_stays_disabled(operator):
     made = blueprints.add(operator, "turtle", "fake", needing("fake"))
     assert not made.enabled
     assert [p["message"] for p in made.problems if p["fatal"]] == [
-        "turtle needs a lease of the type that it provides, 'fake'."
+        "turtle needs a lease of resource type 'fake', which it provides itself."
     ]
 
 

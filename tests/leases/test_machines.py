@@ -140,7 +140,7 @@ def test_what_is_sold_out_goes_back_and_says_so(held, cloud, ada, until):
     machines.change_type(ada, held.pk, "big")
     said = done(held)
     assert (said.kind, said.lease_id) == ("machine.failed", held.pk)
-    assert "is a small again, and runs" in said.message
+    assert "instance type is small again, and it runs" in said.message
     resource = until(Resource.objects.get(), power="on")
     assert (resource.total_cpu_millicores, resource.price, resource.state) == (2000, 0.1, "active")
     assert (only(cloud).power, cloud.settings(only(cloud).key)["type"]) == ("on", "small")
@@ -200,7 +200,7 @@ def test_types_that_it_cannot_become_are_refused_before_anything_is_done(held, a
 
 def test_a_type_too_small_for_what_is_leased_of_it_is_refused(cloud, ask, until, operator):
     lease = until(ask("fake_cloud", cpu_millicores=5000), state="active")
-    with pytest.raises(InvalidRequest, match="5 vCPUs leased, 2 vCPUs on the new type"):
+    with pytest.raises(InvalidRequest, match="5 vCPUs leased, 2 vCPUs on the new instance type"):
         machines.change_type(operator, lease.pk, "small")
 
 

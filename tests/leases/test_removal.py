@@ -118,7 +118,9 @@ def test_a_request_by_name_means_the_one_there_is_and_no_removed_one(used, root)
     gone(root, lease)
     blueprints.remove(root, "pool")
     blueprints.add(root, "other", "fake")
-    with pytest.raises(InvalidRequest, match="'pool' does not exist or does not provide type 'fake'") as raised:
+    with pytest.raises(
+        InvalidRequest, match="'pool' does not exist or does not provide resource type 'fake'"
+    ) as raised:
         leases.request(root, {"type": "fake", "allowed_blueprints": ["pool"]})
     assert raised.value.hint == "Choose one of: other."
     blueprints.add(root, "pool", "fake")

@@ -177,7 +177,7 @@ def test_what_may_not_serve_another_owner_after_a_lease_is_not_transferred(
     blueprint()
     lease = until(ask(), state="active")
     monkeypatch.setattr(type(kind("fake")), "reusable", False)
-    with pytest.raises(NotSupported, match="its owner could keep access"):
+    with pytest.raises(NotSupported, match="its present owner could keep access"):
         leases.transfer(caller(owner), lease.pk, to="bob")
     assert unchanged(lease, owner)
 

@@ -38,7 +38,9 @@ def _refusal(environment: Environment, order: Order) -> str:
     try:
         made = environment.make(order)
     except CloudError as error:
-        expect(error.meaning in _REFUSED, f"The refusal has the wrong meaning, {error.meaning}: {error.message}")
+        expect(
+            error.meaning in _REFUSED, f"The order was refused with the wrong error, {error.meaning}: {error.message}"
+        )
         return error.message
     raise Unmet(f"An order that must be refused was accepted: {order.type} with {order.image}, {made.instance.id}.")
 
@@ -115,7 +117,7 @@ def _changed(environment: Environment, main: Machine, order: Order) -> str:
         found = environment.standing(order, main.prepared, answer, main.began_at).instance
     except CloudError as error:
         definite = error.meaning in _REFUSED
-        expect(definite, f"The refusal of a used token has the wrong meaning, {error.meaning}: {error.message}")
+        expect(definite, f"Reusing a token was refused with the wrong error, {error.meaning}: {error.message}")
         return f"other parameters are refused: {error.message}"[:300]
     expect(found.id == main.instance.id, f"Reusing a token with another disk created a second machine: {found.id}.")
     return "a create with other parameters returns the same machine"
@@ -177,12 +179,15 @@ def spot(environment: Environment) -> str:
         try:
             made = environment.make(order)
         except CloudError as error:
-            expect(error.meaning in _NOT_NOW, f"The refusal has the wrong meaning, {error.meaning}: {error.message}")
+            expect(
+                error.meaning in _NOT_NOW,
+                f"The order was refused with the wrong error, {error.meaning}: {error.message}",
+            )
             _nothing_stands(environment, order)
             return f"refused: {error.message}"[:300]
         expect(made.instance.market is Market.SPOT, f"The machine's market is {made.instance.market} instead of spot.")
         read = environment.until_state(made.instance, Lifecycle.RUNNING, environment.limits.running)
-        expect(read.market is Market.SPOT, f"The machine's market is later {read.market} instead of spot.")
+        expect(read.market is Market.SPOT, f"Read again, the machine's market is {read.market} instead of spot.")
     return made.instance.id
 
 

@@ -48,7 +48,7 @@ def types(environment: Environment) -> str:
     expect(not differ, f"Two calls report different data about these instance types: {', '.join(differ[:5])}.")
     _narrower(environment, first)
     lost = sorted(set(environment.wish.kept_types) - set(ids))
-    expect(not lost, f"A second call does not report these instance types, or with another id: {', '.join(lost)}.")
+    expect(not lost, f"A second call omits these instance types or reports them with another id: {', '.join(lost)}.")
     return f"{len(first)} types"
 
 
@@ -68,7 +68,7 @@ def _narrower(environment: Environment, everything: Sequence[InstanceType]) -> N
     more = {one.id for one in here} - {one.id for one in everything}
     expect(
         not more,
-        f"The answer for all locations lacks instance types of one location: {', '.join(sorted(more)[:5])}.",
+        f"The answer for all locations lacks instance types of the chosen location: {', '.join(sorted(more)[:5])}.",
     )
 
 

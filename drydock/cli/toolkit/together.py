@@ -23,7 +23,7 @@ def companions(given: Mapping[str, Any], wanted: list[str] | None, count: int) -
     if wanted and count > 1:
         raise InvalidRequest(
             "--with cannot be combined with --count.", field="with",
-            hint=f"Give the number in --with instead: --with {given['type']}:count={count - 1}",
+            hint=f"Omit --count, and add the other leases with: --with {given['type']}:count={count - 1}",
         )  # fmt: skip
     shared = {name: given[name] for name in _INHERITED if name in given}
     return [shared | _request(one) for one in wanted or ()]

@@ -38,7 +38,7 @@ class ActWish:
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """The arguments of the run."""
+        """The arguments that are stored with the act's run."""
         return {"act": self.act.name, "arguments": self.arguments, "lease": self.lease_id}
 
 
@@ -46,8 +46,8 @@ class ActWish:
 def begin(wish: ActWish) -> bool:
     """Request an act, which a worker carries out. Return False if the same act is already running.
 
-    Raises Conflict, which names what is in the way. Checks this after the resource was closed to new leases, in the
-    transaction that starts the run, so that no lease can come in between.
+    Raises Conflict with a message about what prevents the act. The check comes after the resource is closed to new
+    leases, and in the transaction that starts the run, so that no lease can come in between.
     """
     if wish.lease_id is not None:
         _lock_lease(wish.lease_id)
@@ -97,7 +97,7 @@ def situation(resource_id: int, lease_id: int | None) -> tuple[Now, list[TreeHol
 
 
 def refuse(act: DeclaredAct, now: Now, holders: list[TreeHolder], *, named: bool) -> None:
-    """Raise Conflict if an act cannot be started: the resource is busy, is on or off when it must not be, or is leased.
+    """Raise Conflict if an act cannot be started: the resource is busy, has the wrong power state, or is leased.
 
     Names the leases that are in the way only if `named` is true, because owners must not learn about leases of others.
     """
@@ -219,6 +219,6 @@ _HOLDING = """
 
 
 def holding_lease(resource_id: int, owner_id: int) -> int | None:
-    """Return the id of the owner's active lease that holds the resource, or one above it, whole; else None."""
+    """Return the id of the owner's active lease that holds the resource whole, or a resource above it; else None."""
     found = rows(_HOLDING, (resource_id, resource_id, owner_id))
     return int(found[0][0]) if found else None

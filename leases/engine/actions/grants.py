@@ -1,6 +1,8 @@
-"""Grant the maintenance that runs wait for: wait for holders, and switch a machine once for all that need it.
+"""Grant the maintenance that runs wait for: wait for other leases to end, and switch machines off or reboot them.
 
-No machine is switched while a step in it must not be interrupted.
+A machine is switched only once for all runs that wait for the switch.
+
+No machine is switched while a step that must not be interrupted runs on it.
 """
 
 from __future__ import annotations
@@ -191,7 +193,7 @@ def _by_hand(target: int, current: Run, asked: dict[str, Any]) -> bool:
 
 
 def take_answer(current: Run) -> None:
-    """Grant a switch that an operator has done by hand, also to the other runs that wait for it.
+    """Grant a machine's switch after an operator did it by hand. Other runs that wait for this switch continue too.
 
     Raises NotToBeHad if the operator's answer is no.
     """
@@ -214,7 +216,7 @@ def take_answer(current: Run) -> None:
 
 
 def fail_waiting(switching: Run, message: str) -> None:
-    """Fail the runs that wait for a machine to be switched by a run that has failed."""
+    """After the run `switching` has failed to switch a machine, fail the runs that wait for the switch."""
     run(
         "UPDATE leases_run SET maintenance = maintenance || %s::jsonb, due_at = clock_timestamp()"
         " WHERE waits_for = 'maintenance' AND (maintenance ->> 'cycle')::bigint = %s",
@@ -254,8 +256,8 @@ def why_not_now(current: Run, step: Step) -> str:
     """Return why a step must not begin now, or an empty string.
 
     A machine is not switched off or rebooted while a step that cannot be interrupted runs in it, such as a flash, and
-    no such step begins while its machine is being switched. Call after it was committed that the call of the step has
-    begun: of two that begin together, at least one then sees the other.
+    no such step begins while its machine is being switched. Call this after the beginning of the step was committed: if
+    two steps begin at the same time, at least one of them then sees the other.
     """
     given = {"target": current.resource_id, "but": current.pk, "lease": current.lease_id, "phases": list(_SWITCHING)}
     if current.phase in _SWITCHING and current.position == 0 and current.wanted.get("power") != "on":

@@ -37,7 +37,7 @@ class Wish(NamedTuple):
 
 
 class Now(NamedTuple):
-    """The present state of a resource, and the run that works on it, if any."""
+    """The present state of a resource, and the current run on this resource, if any."""
 
     name: str
     state: str

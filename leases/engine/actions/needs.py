@@ -127,7 +127,7 @@ _OPEN = """
 
 
 def children(current: Run) -> list[tuple[int, str, str]]:
-    """Return (id, state, message) of the latest lease for each need that the run's lease or resource has.
+    """Return the latest lease for each need of the run's lease or resource, as (id, state, message).
 
     An ended lease is included only if it was requested after this run began.
     """
@@ -141,7 +141,7 @@ def satisfied(current: Run) -> bool:
     found = children(current)
     for lease_id, state, message in found:
         if state == "broken":
-            raise NotToBeHad(f"Lease {lease_id}, which is needed first, cannot be granted: {message}")
+            raise NotToBeHad(f"Lease {lease_id}, which this step needs, cannot be granted: {message}")
     return all(state == "active" for _, state, _ in found if state in ("pending", "acquired", "active", "ending"))
 
 

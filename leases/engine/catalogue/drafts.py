@@ -73,7 +73,7 @@ _OF_OFFER = ("family", "price_source")
 
 
 def type_of(resource: Resource) -> str:
-    """Return the provider's name for the machine's instance type, or an empty string if it has none."""
+    """Return the provider's name for the machine's instance type, or an empty string if the machine has none."""
     return _said(resource)[0]
 
 
@@ -123,7 +123,7 @@ def _offered(resource: Resource, kind: str, sought: Sought) -> Offer:
         raise _another(resource, known)
     why = "the blueprint does not allow it" if known is not None else f"it is not offered in {resource.zone}"
     raise InvalidRequest(
-        f"{resource.name} cannot become {name!r}: {why}.",
+        f"{resource.name} cannot change to instance type {name!r}: {why}.",
         field="type_name",
         hint="Run `drydock offers` to list the available types.",
     )
@@ -139,7 +139,9 @@ def _refuse_another(resource: Resource, offer: Offer) -> None:
         raise _another(resource, offer)
     lost = sorted(set(resource.traits) & {"sev", "sev_snp", "tdx"} - set(offer.confidential))
     if lost:
-        raise InvalidRequest(f"{offer.type} lacks {', '.join(lost)}, which the machine has.", field="type_name")
+        raise InvalidRequest(
+            f"Instance type {offer.type} lacks {', '.join(lost)}, which the machine has.", field="type_name"
+        )
 
 
 def _another(resource: Resource, offer: Offer) -> InvalidRequest:
@@ -162,9 +164,12 @@ def _refuse_too_small(resource: Resource, draft: Draft) -> None:
             short[further.name] = (further.used, there.extra.get(further.name, 0))
     if short:
         said = ", ".join(
-            f"{amount(name, n)} leased, {amount(name, has)} on the new type" for name, (n, has) in short.items()
+            f"{amount(name, n)} leased, {amount(name, has)} on the new instance type"
+            for name, (n, has) in short.items()
         )
-        raise InvalidRequest(f"The leases on the machine would not fit: {said}.", field="type_name")
+        raise InvalidRequest(
+            f"The instance type is too small for the leases on the machine: {said}.", field="type_name"
+        )
 
 
 def _kept(draft: Draft, gone: list[str]) -> Mapping[str, Any]:

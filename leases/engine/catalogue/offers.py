@@ -97,8 +97,8 @@ def find(
 ) -> list[Offer]:  # fmt: skip
     """Return the offers that meet a query, cheapest first or, if `choose` is `fastest`, first those that boot soonest.
 
-    Excludes the offers named in `but`, the zones in `not_in`, and offers that count against a provider quota in
-    `not_counted`. `room` is a further SQL condition on an offer, the row `o`.
+    Excludes the offers whose names are in `but`, the zones in `not_in`, and offers that count against a provider quota
+    in `not_counted`. `room` is a further SQL condition on an offer, the row `o`.
     """
     what = condition(sought) if room is None else condition(sought) & room
     sql = f"""
@@ -161,7 +161,7 @@ _SEEN = f"""
 
 
 def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
-    """Return the offers with these names, by name. Includes offers that are not available at present."""
+    """Return a mapping from each of these names to its offer, including offers that are not available now."""
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.type = ANY(%s) AND {_NAME} = ANY(%s)"""

@@ -1,4 +1,4 @@
-"""Schedule the polls of provider accounts, and keep the outcome of the last poll of each."""
+"""Schedule the polls of provider accounts, and store how the last poll of each account ended."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def due() -> int:
 
 
 def take(reading_id: int) -> uuid.UUID | None:
-    """Claim a poll and return its token, or None if the poll is not due or another process has claimed it."""
+    """Claim a poll and return the claim's token, or None if the poll is not due or another process has claimed it."""
     token = uuid.uuid4()
     seconds = max(_READS_FOR, settings.DRYDOCK.step_token_seconds)
     return token if patient(run, _TAKE, (token, seconds, reading_id, token)) else None

@@ -44,7 +44,7 @@ _ON_ITS_WAY = """
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A provider quota, with the usage by newly created machines that the provider's figure does not include yet."""
+    """A provider quota, and its usage by new machines that are missing in the usage that the provider reports."""
 
     of: Allowance
     ours: float = 0.0

@@ -54,7 +54,7 @@ _word = mmap.mmap(-1, 1)
 
 
 def begin_draining() -> None:
-    """Stop this process and its forks from starting steps. Steps that are already running finish."""
+    """Prevent this process and its forks from starting steps. Steps that are already running are completed."""
     _word[0] = 1
 
 
@@ -64,7 +64,7 @@ def is_draining() -> bool:
 
 
 def forget_draining() -> None:
-    """Let this process start steps again, after it stopped one worker and before it starts another."""
+    """Let this process start steps again, after stopping one worker and before starting another."""
     _word[0] = 0
 
 
@@ -175,7 +175,7 @@ _local = _Local()
 
 
 class InsideTransaction(Conflict):
-    """This waits for other processes, which cannot see your uncommitted changes. Call it after the transaction ends."""
+    """This operation waits for other processes, which cannot see your uncommitted changes. Call it after the commit."""
 
 
 def short(work: Callable[P, R]) -> Callable[P, R]:

@@ -39,7 +39,7 @@ UNKNOWN = "The installation has resources, but was never confirmed for this data
 
 
 def add_dropped(number: int, why: str) -> None:
-    """Add the number of broker messages that could not be read, and store why the last one could not."""
+    """Add to the number of broker messages that could not be read, and store why the last message could not be read."""
     run(
         "UPDATE leases_installation SET dropped_messages = dropped_messages + %s, dropped_at = clock_timestamp(),"
         " dropped_message = %s",

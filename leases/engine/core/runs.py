@@ -120,9 +120,10 @@ def end_siblings(lease_id: int) -> None:
     These are the pending leases, because a group is granted all together or not at all, and the leases that use the
     ended lease (`LeaseView.members`).
 
-    Runs in its own transaction, after the end of the lease is committed: this locks the siblings by id, and a
-    transaction that holds one of them must not wait for another with a lower id. Until the siblings are marked, none
-    can be granted (`pending.members_of`). After a crash the sweep marks them (`lease_checks.left_in_groups`).
+    Runs in its own transaction, after the end of the lease is committed. The leases are locked in the order of their
+    ids, and a transaction that already holds the lock of one lease must not wait for a lease with a lower id. Until the
+    leases are marked, none of them can be granted (`pending.members_of`). After a crash the sweep marks them
+    (`lease_checks.left_in_groups`).
     """
     which = leases_by_id(f"({_WAITING}) OR ({_STANDING})")
     marked = rows(

@@ -39,9 +39,10 @@ _LAST = """
 
 
 def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
-    """Return the latest lease for each lifelong dependency of the resource, as two lists of lease ids.
+    """Return the ids of the latest leases that the resource needs for its whole life, as two lists.
 
-    The first list contains the leases that may have left something on their resource, the second list all others.
+    The first list contains the leases that may have left something on the resource that they were on, the second list
+    all others.
     """
     left, gone = list[int](), list[int]()
     for lease_id, there, kind, kept in rows(_LAST, (resource_id,)):
@@ -280,7 +281,7 @@ def wholes(resource_id: int) -> tuple[Whole, ...]:
 
 
 def host_view(host: Resource) -> HostView:
-    """Return a host in the form in which it is passed to kinds whose resources are parts of the host."""
+    """Return a host as a frozen value for kinds whose resources are parts of hosts."""
     return HostView(
         id=host.pk, name=host.name, blueprint=host.blueprint.name, attributes=host.attributes,
         traits=frozenset(host.traits), connect=lambda: _reach(host),
@@ -354,7 +355,10 @@ def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interf
 
 
 def control_of(view: LeaseView) -> Control | None:
-    """Return a control connection to the lease's host, or None. It does not use the lease's account on the host."""
+    """Return a control connection to the lease's host, or None.
+
+    The connection does not use the lease's account on the host.
+    """
     kind = registry.kind(view.resource.blueprint.kind)
     return kind.control(view) if isinstance(kind, Controls) else None
 
@@ -366,7 +370,9 @@ _HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND ne
 def held_by(
     *, for_resource: int | None = None, for_lease: int | None = None, ending: bool = False
 ) -> dict[str, LeaseView]:
-    """Return the leases that a resource or lease holds, by the names under which its steps requested them.
+    """Return a mapping from name to lease for the leases that a resource or lease holds.
+
+    The names are those under which steps requested the leases.
 
     Includes only active leases and, if `ending` is true, ended leases that may have left something behind.
     """
@@ -381,7 +387,7 @@ def held_by(
 
 
 def owed_view(debt: Debt) -> LeaseView:
-    """Return the lost lease of a deferred cleanup in its last state, on the resource that must still be cleaned."""
+    """Return the lost lease for which a deferred cleanup is done, as it was when it was lost."""
     lease = debt.lease
     lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
     held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")
@@ -390,7 +396,10 @@ def owed_view(debt: Debt) -> LeaseView:
 
 
 def locks(**holder: int) -> dict[str, str]:
-    """Return the slot locks that a lease or resource holds, by the names under which its steps requested them."""
+    """Return a mapping from name to locked value for the slot locks that a lease or resource holds.
+
+    The names are those under which steps requested the slot locks.
+    """
     ((column, pk),) = holder.items()
     return dict(rows(f"SELECT name, value FROM leases_slotlock WHERE {column} = %s AND name <> ''", (pk,), hot=True))
 
@@ -444,7 +453,10 @@ def _granted(run: Run) -> frozenset[str]:
 
 
 def granted_maintenance(run: Run) -> list[dict[str, Any]]:
-    """Return the maintenance that a run was granted in this phase: `resource`, `relation`, `action` and `granted`."""
+    """Return the maintenance that a run was granted in this phase.
+
+    Each item has the keys `resource`, `relation`, `action` and `granted`.
+    """
     asked = run.maintenance or {}
     kept = {name: asked.get(name) for name in ("resource", "relation", "action", "granted")}
     return [*asked.get("earlier", ()), *([kept] if asked.get("granted") else [])]

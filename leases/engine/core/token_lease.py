@@ -39,7 +39,7 @@ _DONE = """
 class TokenLease:
     """A periodic task for each blueprint whose kind has the `capability`, run by one process at a time.
 
-    `table` stores the tasks; `hint` is the hint that asks a worker to carry one out.
+    `table` stores the tasks. `hint` is the name of the hint that asks a worker to carry out a task.
     """
 
     table: str

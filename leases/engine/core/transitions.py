@@ -37,7 +37,9 @@ def move_resource(
 def _move(model: Any, pk: int, to: str, before: Any, **columns: Any) -> None:
     actor = columns.pop("actor") or "drydock"
     if not model.objects.filter(pk=pk, state__in=before).update(state=to, actor=actor[:150], **columns):
-        raise StaleTransition(f"{model.__name__} {pk} cannot become {to} now.")
+        raise StaleTransition(
+            f"{model.__name__} {pk} cannot change to {to} now, because its state has changed meanwhile."
+        )
 
 
 _RIGHTFUL = sorted(str(state) for state in LEASE.before(LeaseState.RELEASED))
@@ -71,9 +73,9 @@ def release_lease(lease_id: int, *, reason: str, message: str, actor: str) -> st
 
 
 def return_lease(lease_id: int, *, reason: str) -> None:
-    """End a released lease and return its share in one statement. Raises StaleTransition if it is not released."""
+    """End a released lease and return its share in one statement. Raises StaleTransition in any other state."""
     if not rows(_RETURN, (reason, lease_id, LeaseState.RELEASED), hot=True):
-        raise StaleTransition(f"Lease {lease_id} cannot become destroyed now.")
+        raise StaleTransition(f"Lease {lease_id} cannot end now, because it is not in state released.")
     announce(lease_id, LeaseState.DESTROYED, reason)
 
 
@@ -147,7 +149,7 @@ def lock_holders(resource_id: int) -> Holders:
 
 
 def are_all_holders(resource_id: int, holders: Holders) -> bool:
-    """Return whether `holders` are still all leases that have a share of the resource.
+    """Return whether exactly the leases in `holders` have a share of the resource now.
 
     Call this with the resource locked.
     """

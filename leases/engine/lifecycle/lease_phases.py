@@ -94,7 +94,7 @@ def _leave(current: Run, answer: Failed, message: str) -> None:
 
 
 def deactivated(current: Run) -> None:
-    """Start the cleaning after a deactivation, which has removed the lease's account on the host and its processes.
+    """Start to clean up after a lease whose account and processes on the host a deactivation has removed.
 
     Leases that were never active are cleaned too, because their activation may have left something behind.
     """
@@ -200,7 +200,9 @@ def transfer(lease_id: int, *, of: int | None, to: int, to_name: str, actor: str
     lease = Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id)
     if not kind.reusable_after(specs.lease_view(lease)):
         raise NotSupported(
-            (f"Lease {lease_id} cannot be transferred: with its rights on the host, its owner could keep access."),
+            (
+                f"Lease {lease_id} cannot be transferred: it has rights on its host with which its present owner could keep access."
+            ),
             hint="Release the lease, and let the other user request a new one.",
         )
     former = "Drydock itself" if lease.owner is None else lease.owner.get_username()

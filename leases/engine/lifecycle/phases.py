@@ -25,9 +25,9 @@ def keeps_trying(run: Run) -> bool:
     """Return whether the run's phase is repeated until it succeeds.
 
     The first check of a registered resource is repeated until it succeeds, or until the registration is corrected or
-    removed. A destruction is repeated until the resource is confirmed to no longer exist. However, if the resource was
-    contained in a dependency that is gone, the number of attempts is limited: everything else has disappeared with the
-    dependency, or is cleaned with the leases that the resource still holds.
+    removed. A destruction is repeated until the resource is confirmed to no longer exist. However, if the dependency
+    that contained the resource is gone, the number of attempts is limited, because the resource has disappeared with
+    this dependency, and anything outside it is cleaned with the other leases that the resource still holds.
     """
     if run.phase == "build" and run.resource.origin == Resource.Origin.REGISTERED:
         return True

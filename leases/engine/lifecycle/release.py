@@ -101,8 +101,8 @@ def read(lease_id: int) -> ReleaseContext:
 def follow_up(ending: ReleaseContext) -> None:
     """Act on the end of a lease after the commit.
 
-    Ends the pending leases of its group, puts leases that wait for its owner's quota back into the queue, retires the
-    resource if it is not kept, and grants free room to other leases.
+    Ends the pending leases of the same group, puts leases that wait for the same owner's quota back into the queue,
+    retires the resource if it is not kept, and grants free room to other leases.
     """
     if ending.in_group:
         end_siblings(ending.id)
@@ -224,7 +224,7 @@ def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
 def finished(lease_id: int) -> None:
     """Give back the share of a cleaned lease.
 
-    Call inside a transaction. `follow_up` is called after the commit.
+    Call inside a transaction. This function has `follow_up` called after the commit.
     """
     ending = lock(lease_id)
     if ending is None:

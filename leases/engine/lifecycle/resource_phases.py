@@ -112,8 +112,8 @@ def checked(current: Run) -> None:
 def check_failed(current: Run, answer: Failed) -> None:
     """Count a failed check, and take the resource out of service after several failures in a row.
 
-    Drydock destroys a resource that it built or adopted, and quarantines any other. A resource that was switched
-    off on request is not expected to answer, but what else reports its health counts.
+    Drydock destroys a resource that it built or adopted, and quarantines any other. If the resource was switched off on
+    request and does not answer, the failure is not counted.
     """
     if answer.code != FAILED_HEALTH and maintenance.is_wanted_off(current.resource_id):
         record_event(
@@ -234,7 +234,7 @@ def destroyed(current: Run) -> None:
 
 
 def destroy_failed(current: Run, answer: Failed) -> None:
-    """Record that a resource is gone whose destruction failed, because the dependency that contained it is gone.
+    """After a failed destruction, record the resource as gone, because the dependency that contained it is gone.
 
     Whatever remains of the resource cannot be reached. The leases that it holds are released.
     """

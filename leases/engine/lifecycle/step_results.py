@@ -33,8 +33,8 @@ _KEEP = """
 def keep_aside(current: Run, answer: Ready) -> None:
     """Record the files that a cleaning moved aside because it could not remove them.
 
-    The lease has ended and the resource stays in service. Health checks try again to remove the files, and report those
-    that are left. Also records which of the files a check has removed.
+    The lease has ended and the resource stays in service. Health checks try again to remove these files, and report the
+    files that are left. This function also records which files a check has removed.
     """
     if where := str(answer.facts.get("put_aside") or "")[:1000]:
         _put(current, where)
@@ -144,7 +144,7 @@ _NOT_HERE = 10.0
 
 
 def held_back(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Try a step later that must not begin yet. It was not called."""
+    """Postpone a step that must not begin yet. The step has not been called."""
     assert isinstance(answer, Wait)
     leave(run, in_call=False, step_since=None, due_at=in_(answer.after), sentence=answer.sentence)
     return False

@@ -31,7 +31,7 @@ class Place:
 
     @property
     def is_device(self) -> bool:
-        """Whether the resource is in a host, and so has a position there, known or not."""
+        """Whether the resource is inside a host, and so has a position in that host, known or not."""
         return self.parent_id is not None
 
     @property
@@ -50,8 +50,9 @@ class Place:
 class Rule:
     """The rule of a group: its members must share (`same`) or must not share (`different`) a resource or a parent.
 
-    `same` can also be `host`: every member's resource is the same topmost host or a resource below it. `near` (`prefer`
-    or `require`) is then how the devices among them are chosen. `held` contains the resources that are already assigned to members.
+    `same` can also be `host`: every member's resource is the same topmost host or a resource below it. `near` is then
+    `prefer` or `require`, if the members' devices should or must be near one another. `held` contains the resources
+    that are already assigned to members.
     """
 
     same: str = ""
@@ -171,9 +172,12 @@ def assign(
 def goes(
     place: Place, placement: PlacementRequest, chosen: Sequence[Place], requests: Sequence[PlacementRequest], rule: Rule
 ) -> bool:  # fmt: skip
-    """Return whether a member may be assigned to `place` if the members with `requests` are assigned to `chosen`.
+    """Return whether a member with the request `placement` may be assigned to `place`.
 
-    The group's rule must permit it, and the resource must have room for all members that are assigned to it.
+    `chosen` contains the places to which the members with `requests` are already assigned.
+
+    The group's rule must permit the assignment, and the resource must have room for all members that are assigned to
+    the resource.
     """
     beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == place.resource_id]
     return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)
@@ -254,8 +258,8 @@ def nearest(
 ) -> list[Place] | None:
     """Assign resources of one host to all members, with the shortest possible distance between the devices.
 
-    `found` are the `vicinities` of these options. If devices share no place, or one of them has no known position, the
-    result is None if the rule is `require`.
+    `found` is the result of `vicinities` for `options`. If the rule is `require`, returns None if the devices share no
+    place or the position of one device is not known.
 
     A pure function. The devices of a set share a place exactly if all of them are in it, so one assignment is tried
     for each place, instead of one for each set. If every resource has room for one member, an assignment is found or
@@ -273,7 +277,7 @@ def nearest(
 
 
 def distance_between(chosen: Sequence[Place], rule: Rule) -> Distance | None:
-    """Return the distance between the devices of a group. None if it has fewer than two."""
+    """Return the distance between the devices of a group, or None if the group has fewer than two devices."""
     devices = {one.resource_id: one.locality for one in (*rule.held, *chosen) if one.is_device}
     return localities.distance(devices.values()) if len(devices) > 1 else None
 

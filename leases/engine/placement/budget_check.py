@@ -27,7 +27,7 @@ class BudgetState:
         return cost <= TINY or self.used + cost <= self.maximum + TINY
 
     def sentence(self, what: str, cost: float) -> str:
-        """Return a sentence that says why the budget does not allow a cost, with its limit and the amount in use."""
+        """Return a sentence that says why the budget does not allow a cost, with the limit and the amount in use."""
         needed = "has no known price" if cost == UNKNOWN else f"costs {dollars(cost)}/h"
         return f"{self.standing}; {what} {needed}"
 

@@ -133,7 +133,7 @@ _STANDING = f"""
 
 
 def standing(budget_ids: Sequence[int]) -> dict[int, tuple[float, int]]:
-    """Return the amount spent of each budget and the number of leases that wait for the budget, by budget id."""
+    """Return a mapping from budget id to the amount spent and the number of leases that wait for the budget."""
     return {pk: (float(used), waiting) for pk, used, waiting in rows(_STANDING, (list(budget_ids),))}
 
 
@@ -150,10 +150,10 @@ _SHORT_SINCE = """
 
 
 def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
-    """Return the time since when each budget is exhausted, by budget id.
+    """Return a mapping from budget id to the time at which the budget became exhausted.
 
-    This is the time at which the first waiting lease began to wait for the budget. If no lease waits, it is the time at
-    which the latest cost began, or None for a budget without costs.
+    That time is when the first waiting lease began to wait for the budget or, if no lease waits, when the latest cost
+    began. It is None for a budget without costs.
     """
     return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
 
@@ -165,7 +165,7 @@ def holder(budget_id: int) -> str:
 
 
 def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
-    """Return the budgets that limit a pending lease. What is reserved for its group counts as spent."""
+    """Return the budgets that limit a pending lease. Resources reserved for the lease's group count as spent."""
     found = look([lease_id]).of(lease_id, placement)
     if not (found.budgets and placement.group):
         return found
@@ -211,7 +211,7 @@ def against_rise(resource_id: int, rise: float) -> str:
 
 
 def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -> dict[int, float]:
-    """Return the hourly cost of each lease by id, on the resource that `places` assigns to the lease."""
+    """Return a mapping from lease id to the hourly cost of the lease on the resource that `places` assigns to it."""
     sql = "SELECT id, coalesce(price, 0), greatest(total_slots, 1) FROM leases_resource WHERE id = ANY(%s)"
     known = {pk: (of, slots) for pk, of, slots in rows(sql, (sorted(set(places.values())),))}
     return {
@@ -222,7 +222,7 @@ def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -
 
 
 def park(lease_ids: Sequence[int], sentence: str, verdicts: Any = None) -> None:
-    """Take leases out of the queue until spending or budget of their owner changes, or until their next attempt is due.
+    """Take leases out of the queue until their next attempt is due, or their owner's spending or budget changes.
 
     Call inside a transaction with the leases locked.
     """

@@ -2,8 +2,8 @@
 
 This uses raw SQL: the search locks the resources that it finds with SKIP LOCKED, and the claim is a single statement.
 
-Pass 1 skips resources that other transactions have locked. Pass 2, a separate statement, waits for these locks; only
-pass 2 may conclude that no resource has room.
+The search has two passes. Pass 1 skips resources that other transactions have locked. Pass 2, a separate statement,
+waits for these locks; only pass 2 may conclude that no resource has room.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class Obstacle:
-    """The nearest resource above or below another one whose use or condition prevents a lease on the other one."""
+    """A resource that prevents a lease on a resource above or below it, because of its own leases or its condition."""
 
     name: str
     what: str
@@ -114,7 +114,11 @@ def find(placement: PlacementRequest) -> Room | None:
 
 
 def look(placement: PlacementRequest, rank: float | None = None) -> Room | None:
-    """Run pass 1. If `rank` is given, also report whether a lease of a lower rank waits for the resource type."""
+    """Lock one resource with room, skipping locked resources, or return None.
+
+    If `rank` is given, the result also says whether a lease that is before this rank in the queue waits for the
+    resource type.
+    """
     for _ in range(_WAITS):
         first = _first(placement)
         room = None if first is None else _lock(placement, first, rank, "SKIP LOCKED")

@@ -238,7 +238,7 @@ def _due_heads(resource_type: str, start: str) -> list[PendingLease]:
 
 
 def reclaiming(resource_type: str, other_than: int | None) -> int:
-    """Return how many heads of the queue, besides `other_than`, wait for a reclaim.
+    """Return how many heads of the queue, other than the lease `other_than`, wait until a resource is reclaimed.
 
     Examines the first request classes only.
     """

@@ -85,7 +85,7 @@ _ENDLESS = 1 << 62
 
 
 def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
-    """Lock the quotas that these leases are charged to, and compare them with the total that the leases request.
+    """Lock the quotas that these leases are charged to, and compare these quotas with what the leases request in total.
 
     Call inside a transaction.
     """

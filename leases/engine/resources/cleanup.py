@@ -117,7 +117,7 @@ def deactivated(current: Run) -> None:
 
 
 def paid(current: Run) -> None:
-    """Finish a deferred cleanup. If the lost lease changed what cleaning cannot undo, take the resource out of service.
+    """Finish a deferred cleanup. Take the resource out of service if cleaning cannot undo what the lease did.
 
     Call in the last transaction of the run.
     """

@@ -54,14 +54,16 @@ class NotToBeHad(Exception):
 
 
 def ask(current: Run, wanted: Maintenance) -> None:
-    """Put a related resource, which then gets no new leases, into maintenance for a run. Raises NotToBeHad.
+    """Put a related resource into maintenance for a run, so that the resource gets no new leases.
 
-    What the run was granted earlier in this phase, it keeps.
+    The run keeps the maintenance that it was granted earlier in this phase. Raises NotToBeHad.
     """
     target = _related(current, wanted.relation)
     holders = holders_of(target, current)
     if wanted.holders == "refuse" and holders:
-        raise NotToBeHad(f"Resource {target} is leased, and this maintenance must not wait for leases to end.")
+        raise NotToBeHad(
+            f"Resource {target} is leased, and the step that needs the maintenance must not wait for leases to end."
+        )
     current.maintenance = {
         "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
         "granted": False, "earlier": granted_maintenance(current), "at": now(),
@@ -89,7 +91,7 @@ def now() -> float:
 
 
 def tell_holders(holders: list[int], target: int, sentence: str, *, patience: float | None = None) -> None:
-    """Record for each of these leases that the maintenance of a resource waits for it to end, and for how long."""
+    """Record for each of these leases that the maintenance of a resource waits, and how long, for the lease to end."""
     limit = "" if patience is None else f", for at most {in_words(patience)}"
     for lease_id in holders:
         record_event(
@@ -161,7 +163,7 @@ _TREE_HOLDERS = f"""
 def tree_holders(resource_id: int, lease_id: int | None) -> list[TreeHolder]:
     """Return the leases on a resource and on all resources above and below it.
 
-    Leaves out `lease_id` with the other leases of its group, and the leases that the resource itself needs.
+    Leaves out the lease `lease_id`, the other leases of the same group, and the leases that the resource itself needs.
     """
     return [TreeHolder(*found) for found in rows(_TREE_HOLDERS, {"target": resource_id, "lease": lease_id})]
 
@@ -181,10 +183,10 @@ _HOLDERS = f"""
 
 
 def holders_of(target: int, current: Run) -> list[int]:
-    """Return the leases on the target, on its parts, and on wholes around it, which use it while a run waits.
+    """Return the ids of the leases on the target, and on resources above or below it, that maintenance would disturb.
 
-    Leaves out the leases that belong to the run itself, those whose resource is not built yet, and those that wait for
-    maintenance of the same target, or are held for runs that do.
+    Leaves out leases that belong to the run itself, leases whose resource is not built yet, leases that themselves wait
+    for maintenance of the target, and leases held for runs that wait for it.
     """
     given = {"target": target, "own": current.resource_id, "lease": current.lease_id}
     return [lease_id for (lease_id,) in rows(_HOLDERS, given)]
@@ -248,7 +250,7 @@ def begin_switch(resource_id: int) -> bool:
 def want_power(resource_id: int, power: str) -> bool:
     """Request that a resource be switched `on` or `off` and kept in that state.
 
-    Returns False if the resource is busy. It is then switched when it is no longer busy.
+    Returns False if the resource is busy, and then switches the resource later.
     """
     lock_resource(resource_id)
     run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (power, resource_id))

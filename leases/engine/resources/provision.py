@@ -52,9 +52,10 @@ def amend(resource_id: int, answer: Ready) -> None:
 
 
 def set_health(resource: Resource, said: Health) -> dict[str, Any]:
-    """Return the columns to store for what was said about the health of a locked resource.
+    """Return the columns that store a reported health for a locked resource.
 
-    If its state changes, record that, tell the holders of its leases, and serve the leases that can now use it.
+    If the health changes, record an event for the resource and for each lease on it, and serve the pending leases that
+    can now use the resource.
     """
     before, reason = resource.health, said.reason[:2000]
     if said.state != before:
@@ -190,7 +191,7 @@ _THERE = """
 def may_build(blueprint: Blueprint, draft: Draft | None = None) -> bool:
     """Return whether the blueprint's limits allow one more resource now.
 
-    If a draft is given, the blueprint's budget must allow its price too. The blueprint must be locked.
+    If a draft is given, the blueprint's budget must allow the draft's price too. The blueprint must be locked.
     """
     most = blueprint.max_resources
     there, building = rows(_THERE, (blueprint.pk, most or 0, blueprint.pk, blueprint.max_builds))[0]
@@ -246,14 +247,14 @@ FAILED = "Failed:"
 
 
 def failed_note(said: Health) -> str:
-    """Return the note of a quarantine that is due to a report."""
+    """Return the note for quarantining a resource whose health was reported as failed."""
     return f"{FAILED} {said.reason or 'its health is reported as failed'}"[:2000]
 
 
 def set_credential(resource_id: int, secrets: Mapping[str, Any]) -> None:
-    """Store the own credential of a resource in place of an earlier one, or remove it if there are no secrets.
+    """Replace the credential that is stored for one resource. If `secrets` is empty, remove that credential.
 
-    A first check that waits for its next attempt is called at once.
+    If the first check of the resource has failed and waits for its next attempt, that attempt becomes due now.
     """
     names = sorted(secrets)
     if names:

@@ -103,8 +103,8 @@ _IN_USE = """
 def begin_update(resource_id: int, generation: int) -> bool:
     """Start an in-place update of an idle resource.
 
-    Returns False if the resource, a part of it, or a whole that it is part of is leased, or if the resource is not
-    active, awaits cleanup or has a run. Call inside a transaction.
+    Returns False if the resource, or a resource above or below it, is leased, or if the resource is not active, awaits
+    cleanup or has a run. Call inside a transaction.
     """
     # Closed first: the statement after this one sees every lease that came before, and no lease comes after it.
     closed = rows("SELECT in_maintenance FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
@@ -145,9 +145,9 @@ _SEARCH_AGAIN = """
 
 
 def search_again(resource_id: int) -> None:
-    """Search the place in which a resource was discovered again at once. Call inside a transaction.
+    """Start a new search of the place where a resource was discovered. Call inside a transaction.
 
-    A search that is going on stores nothing more, because it may have read what was there before.
+    A search that is already running stores nothing more, because its results may be out of date.
     """
     for blueprint_id, place in rows(_SEARCH_AGAIN, (resource_id,)):
         hints.after_commit("discover", blueprint_id, place)

@@ -84,7 +84,7 @@ _FAILING = """
 
 
 def failing(resource_id: int, message: str) -> int:
-    """Take a resource out of service after a failed first check or update. Return how often it failed before."""
+    """Take a resource out of service after a failed first check or update. Return the number of earlier failures."""
     ((failures, before),) = rows(_FAILING, (message[:2000], resource_id))
     if not failures or before != message[:2000]:
         record_event("resource.check_failed", message, resource_id=resource_id, details={"failures": failures + 1})

@@ -53,7 +53,7 @@ class Demand(NamedTuple):
     """Leases that wait only for a resource to be released: other heads of the queue, and members of this group."""
 
     def places(self, placement: PlacementRequest, drafts: Sequence[Draft]) -> int:
-        """Return how many resources would serve all these leases, if built from the first draft."""
+        """Return how many resources, built from the first draft, are needed to serve all these leases."""
         most = _fitting(placement, drafts[0].capacity) if drafts else 1
         return -(-self.alike // most) + self.others
 
@@ -106,10 +106,10 @@ def places_leaving(blueprint_id: int, maximum: int) -> int:
 
 
 def holders_leaving(placement: PlacementRequest) -> int:
-    """Return how many resources that hold a lease on a suitable resource are being destroyed or were just destroyed.
+    """Return the number of resources whose destruction, under way or just completed, frees a suitable resource.
 
-    A suitable resource is one that could serve the request. It becomes free when the resource that holds the lease on
-    it is destroyed.
+    A suitable resource is one that could serve the request. It is freed because the destroyed resource held a lease on
+    it.
     """
     fit, leaves = held(placement), _LEAVES.format("i")
     sql = f"""

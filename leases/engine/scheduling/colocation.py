@@ -48,7 +48,7 @@ class _Host:
     options: list[list[Place]]
 
     def has_enough(self, requests: list[PlacementRequest]) -> bool:
-        """Return whether there are enough places for each distinct request, if the others take none of them."""
+        """Return whether each distinct request has enough places, if the other requests use none of these places."""
         wanted = Counter(map(id, self.options))
         distinct = {id(one): (request, one) for request, one in zip(requests, self.options, strict=True)}
         return all(fitting(request, one) >= wanted[key] for key, (request, one) in distinct.items())
@@ -57,8 +57,8 @@ class _Host:
 def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
     """Return places for all members in one host, or None if no host can serve them all.
 
-    If the members are to be near one another, the host is the one with the shortest distance between its places, of
-    those that are found first.
+    If the members should be near one another, compares the first suitable hosts and chooses the one whose places have
+    the shortest distance.
     """
     for hosts in _found(requests, rule, when_empty=False):
         if (choice := _best(hosts, requests, rule)) is not None:
@@ -241,5 +241,5 @@ def _named(host: int) -> str:
 
 
 def reserve(lease_id: int, hosts: Sequence[int]) -> bool:
-    """Reserve one of the hosts, with everything below it, for the group of a lease. Return whether one was reserved."""
+    """Reserve a host, with everything below it, for the group of a lease. Return whether a host was reserved."""
     return bool(run(RESERVE.format(suits="r.id = ANY(%s)"), (lease_id, list(hosts))))

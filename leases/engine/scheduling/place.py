@@ -120,7 +120,7 @@ def overdue_heads(resource_type: str) -> list[int]:
 
 
 def hand_over(resource_type: str, resource_id: int | None = None) -> None:
-    """Grant freed room to the heads of the queue at once. For leases that find none, workers decide and build.
+    """Grant freed room to the heads of the queue at once. For leases that find no room, workers decide and build.
 
     If `resource_id` is given, only heads that could use that resource are considered.
     """

@@ -77,7 +77,7 @@ def usable(asked: LeaseRequest) -> Usable:
         if unknown := set(getattr(asked, field) or ()) - ids.keys():
             there = ", ".join(sorted(ids)) or "none"
             raise InvalidRequest(
-                f"Blueprint {sorted(unknown)[0]!r} does not exist or does not provide type {asked.type!r}.",
+                f"Blueprint {sorted(unknown)[0]!r} does not exist or does not provide resource type {asked.type!r}.",
                 field=field,
                 hint=f"Choose one of: {there}.",
             )
@@ -119,7 +119,7 @@ def insert(
 ) -> tuple[Requested, pending.PendingLease | None]:
     """Insert a lease, or return the lease that was already requested with the same idempotency key.
 
-    The second value is the inserted lease as a pending lease, or None if the lease already existed.
+    Returns the outcome, and the inserted lease as a pending lease, or None in its place if the lease already existed.
     """
     if asked.until is not None and (late := _too_late(asked, owner_id)):
         return late, None

@@ -14,7 +14,7 @@ from leases.messaging import hints
 
 
 def serve(resource_type: str) -> int:
-    """Grant room to pending leases in order, and decide what to do for leases that find none.
+    """Grant room to pending leases in order, and decide what to do for leases that find no room.
 
     Returns the number of leases granted.
     """

@@ -316,7 +316,7 @@ def receive(blueprint_id: int, report: Report) -> Received:
     if not isinstance(kind, Reports):
         raise NotSupported(f"Kind {blueprint.kind!r} takes no reports.")
     if not blueprint.enabled:
-        raise Conflict(f"Blueprint {blueprint.name} is disabled.")
+        raise Conflict(f"Blueprint {blueprint.name} is disabled and accepts no reports.")
     try:
         said = digest(blueprint.generation, [report])
     except (TypeError, ValueError) as error:

@@ -24,7 +24,7 @@ _DEEPEST = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Conflict:
-    """A reported thing that another resource already represents."""
+    """A conflict: another resource already represents the hardware that a report describes."""
 
     identity: str
     resource: Resource
@@ -37,18 +37,18 @@ class Conflict:
 
 @dataclass(frozen=True, kw_only=True)
 class Owners:
-    """The existing resources that have an identity of one of a report's drafts."""
+    """The existing resources that share an identity with a draft of a report."""
 
     by_identity: Mapping[Identity, Resource]
 
     def of(self, draft: Draft, own: Resource | None) -> dict[Identity, Resource]:
-        """Return the resources other than `own` that have an identity of the draft."""
+        """Return the resources other than `own` that share an identity with the draft."""
         found = {one: self.by_identity[one] for one in draft.identities if one in self.by_identity}
         return {one: resource for one, resource in found.items() if own is None or resource.pk != own.pk}
 
 
 def owners(drafts: Iterable[Draft]) -> Owners:
-    """Return the existing resources that have an identity of one of the drafts."""
+    """Return the existing resources that share an identity with one of the drafts."""
     wanted = {one for draft in drafts for one in draft.identities}
     if not wanted:
         return Owners(by_identity={})
@@ -61,10 +61,10 @@ def owners(drafts: Iterable[Draft]) -> Owners:
 def conflict(
     sync: Sync, draft: Draft, own: Resource | None, rivals: Mapping[Identity, Resource], listed: set[str]
 ) -> Conflict | None:
-    """Return the conflict that forbids to create or change a resource from a draft, or None if there is none.
+    """Return the conflict that forbids creating or changing a resource from a draft, or None if there is no conflict.
 
-    `own` is the resource that the draft describes, or None. `rivals` are other resources with an identity of the draft.
-    `listed` contains the `identity` of every draft in the report.
+    `own` is the resource that the draft describes, or None. `rivals` are other resources that share an identity with
+    the draft. `listed` contains the `identity` of every draft in the report.
     """
     if own is not None and (stays := _why_it_stays(sync, draft, own)) is not None:
         return stays

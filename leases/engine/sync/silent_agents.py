@@ -1,4 +1,4 @@
-"""Close the resources in the place of an agent that sends no reports to new leases, until the agent reports again."""
+"""If an agent stops reporting, keep new leases off the resources in its place until the agent reports again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TYPES = """
 
 @short
 def close() -> int:
-    """Close the resources in the places of silent agents to new leases. Return the number of resources closed.
+    """Keep new leases off the resources in the places of silent agents. Return the number of resources closed.
 
     Leases that already hold such a resource continue. A resource that is already suspected of not answering is not
     changed.
@@ -51,7 +51,7 @@ def close() -> int:
 
 @short
 def reopen(agent_id: int) -> None:
-    """Return the resources in an agent's place to service, because the agent sends reports again."""
+    """Put the resources in an agent's place back into service, because the agent sends reports again."""
     ids = [number for (number,) in rows(_OPEN, (agent_id, [SILENT, "lost", "ok"]))]
     if ids:
         hints.once_committed(_serve, ids)

@@ -16,7 +16,7 @@ MISSED = 3
 
 
 def expected() -> int:
-    """Store the agents that blueprints require, so that absent agents are noticed. Return the number of new ones."""
+    """Store the agents that blueprints require, so that absent agents are noticed. Return the number of new agents."""
     required = {blueprint: _required(blueprint) for blueprint in _requiring()}
     if not required:
         return 0

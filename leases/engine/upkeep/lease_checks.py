@@ -61,7 +61,7 @@ def silent() -> int:
 
 
 def left_in_groups() -> int:
-    """End leases whose group has lost a member, if a crash kept them from being marked for release.
+    """End leases whose group has lost a member, if a crash prevented marking these leases for release.
 
     These leases are the pending members of the group, and the leases that use the lost member.
     """
@@ -76,7 +76,7 @@ def left_in_groups() -> int:
 
 
 def half_ended() -> int:
-    """Continue the release of released leases that have neither a run nor a hold."""
+    """Start the next phase, such as cleaning, of leases in state `released` that have neither a run nor a hold."""
     found = some(
         "SELECT l.id FROM leases_lease l WHERE l.state = 'released' AND NOT (l.held AND (l.hold_until IS NULL"
         " OR l.hold_until > clock_timestamp())) AND NOT EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id)"
@@ -162,7 +162,10 @@ def idle_reservations() -> int:
 
 
 def stale_trees() -> int:
-    """Update `closed_by` below resources with `tree_stale`: a trigger skipped rows there, because they were locked."""
+    """Update `closed_by` of all resources below a resource with `tree_stale`.
+
+    A trigger sets `tree_stale` if it had to skip some of these rows because they were locked.
+    """
     return run(
         "UPDATE leases_resource SET tree_stale = FALSE WHERE id = ANY(ARRAY("
         "SELECT id FROM leases_resource WHERE tree_stale ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))"

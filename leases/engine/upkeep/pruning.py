@@ -97,7 +97,7 @@ def _prune_usage() -> int:
 
 @dataclass(kw_only=True)
 class Walk:
-    """This process's position in a table whose old rows it deletes.
+    """The position of this process in a table from which it deletes old rows.
 
     `over` is the SQL condition for rows that may be deleted. `with_it` contains the models whose rows are deleted
     together with the rows of the table.
