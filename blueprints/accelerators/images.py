@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from blueprints.accelerators import bitstreams
 from blueprints.accelerators.bitstreams import BadImage, Image
-from blueprints.accelerators.host import hardware_of, pci_function, shell
+from blueprints.accelerators.host import ScanFailed, hardware_of, pci_function, shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.contract import DeclaredAct, Fields, Step
 from blueprints.hosts import lease_of
