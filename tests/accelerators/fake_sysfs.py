@@ -139,7 +139,8 @@ def _probe(root: Path, address: str) -> None:
     override = (at / "driver_override").read_text().strip()
     own = next((name for name, of in DRIVERS.items() if of == ids), "")
     chosen = own if override in ("", "(null)") else override
-    if chosen in ("vfio-pci", own):  # any other driver does not accept the device
+    # A probe does nothing to a device that has a driver, and drivers refuse devices that are not theirs.
+    if chosen and chosen in ("vfio-pci", own) and not driver_of(root, address):
         bind(root, address, chosen)
 
 
