@@ -207,7 +207,18 @@ class NeedMaintenance(_Where):
 
 
 Fault: TypeAlias = Annotated[
-    Slow | Fail | Refuse | Lose | Kill | Die | PartDies | PartsRemoved | HoldFault | NeedLeases | NeedLocks | NeedMaintenance,
+    Slow
+    | Fail
+    | Refuse
+    | Lose
+    | Kill
+    | Die
+    | PartDies
+    | PartsRemoved
+    | HoldFault
+    | NeedLeases
+    | NeedLocks
+    | NeedMaintenance,
     Field(discriminator="does"),
 ]
 
