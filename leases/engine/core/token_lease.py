@@ -84,7 +84,7 @@ class TokenLease:
         `also` is SQL that sets further columns to the values in `given`, and `beside` a statement with its values that
         is part of the same round trip. Return False if another process has claimed the task.
         """
-        values = (after, problem, problem, found, *given, *key, token)
+        values: Sequence[object] = (after, problem, problem, found, *given, *key, token)
         sql = self._sql(_DONE, also=f", {also}" if also else "")
         if beside is not None:
             sql, values = f"WITH beside AS ({beside[0]}) {sql}", (*beside[1], *values)
