@@ -77,15 +77,18 @@ class TokenLease:
 
     def done(
         self, *key: object, token: uuid.UUID, after: float, problem: str, found: int | None,
-        also: str = "", given: Sequence[object] = (),
+        also: str = "", given: Sequence[object] = (), beside: tuple[str, Sequence[object]] | None = None,
     ) -> bool:  # fmt: skip
         """Finish the task and schedule the next one in `after` seconds.
 
-        `also` is SQL that sets further columns to the values in `given`. Return False if another process has claimed
-        the task.
+        `also` is SQL that sets further columns to the values in `given`, and `beside` a statement with its values that
+        is part of the same round trip. Return False if another process has claimed the task.
         """
-        values = (after, problem, problem, found, *given, *key, token)
-        return bool(patient(run, self._sql(_DONE, also=f", {also}" if also else ""), values))
+        values: Sequence[object] = (after, problem, problem, found, *given, *key, token)
+        sql = self._sql(_DONE, also=f", {also}" if also else "")
+        if beside is not None:
+            sql, values = f"WITH beside AS ({beside[0]}) {sql}", (*beside[1], *values)
+        return bool(patient(run, sql, values))
 
     def _sql(self, template: str, also: str = "") -> str:
         return template.format(

@@ -97,12 +97,14 @@ def soon(sync: Sync) -> None:
 class _Outcome:
     """The outcome of a discovery: the number of resources found, if known, the problem, and what to keep of a report.
 
-    `kept` is the digest of the report, empty if it is to be stored again the next time, and its conflicts.
+    `kept` is the digest of the report, empty if it is to be stored again the next time, and its conflicts. `hardware` is
+    the hardware in it, if the kind reports hardware.
     """
 
     found: int | None = None
     problem: str = ""
     kept: tuple[str, list[Json]] | None = None
+    hardware: Json | None = None
 
 
 def _finish(sync: Sync, token: uuid.UUID, outcome: _Outcome, *, after: float) -> None:
@@ -111,6 +113,7 @@ def _finish(sync: Sync, token: uuid.UUID, outcome: _Outcome, *, after: float) ->
     _TASKS.done(
         sync.blueprint_id, sync.place, token=token, after=after, problem=outcome.problem, found=outcome.found,
         also="" if kept is None else _STORED, given=() if kept is None else (kept[0], json.dumps(kept[1])),
+        beside=None if outcome.hardware is None else _keep_hardware(sync, outcome.hardware, token),
     )  # fmt: skip
 
 
@@ -209,8 +212,6 @@ def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUI
         # If this process dies half-way, the next report is not taken for the one before. A report that was sent is
         # compared only with one whose storing has ended.
         Sync.objects.filter(pk=sync.pk, token=token).update(digest="")
-    if reading.hardware is not None:
-        _keep_hardware(sync, reading.hardware, token)
     keep = partial(_TASKS.keep, sync.blueprint_id, sync.place, token=token)
     done = findings.store(sync, found, complete=not reading.incomplete, keep=keep, fresh=fresh)
     if done is None:
@@ -221,7 +222,7 @@ def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUI
         problem = redact(f"{problem} {said}{'; '.join(map(str, done.rejected))}".strip())[:2000]
     digest = reading.digest if done.settled and not reading.incomplete else ""
     conflicts = identities.remember(sync, done.conflicts) if done.conflicts else []
-    return _Outcome(found=len(found), problem=problem, kept=(digest, conflicts))
+    return _Outcome(found=len(found), problem=problem, kept=(digest, conflicts), hardware=reading.hardware)
 
 
 _KEEP_HARDWARE = """
@@ -232,8 +233,8 @@ _KEEP_HARDWARE = """
     WHERE leases_reportedhardware.digest <> excluded.digest"""
 
 
-def _keep_hardware(sync: Sync, hardware: Json, token: uuid.UUID) -> None:
-    """Keep the hardware of a report while the token is valid, unless it is the same as before.
+def _keep_hardware(sync: Sync, hardware: Json, token: uuid.UUID) -> tuple[str, Sequence[object]]:
+    """Return the statement that keeps the hardware of a report while the token is valid, unless it is the same as before.
 
     Only the counts are kept of a report that is larger than `MOST_HARDWARE`.
     """
@@ -249,7 +250,7 @@ def _keep_hardware(sync: Sync, hardware: Json, token: uuid.UUID) -> None:
             counts.setdefault(name, Counter())[state] += 1
             unready += state != "ready"
     said = (sha256(text).hexdigest(), content, len(text), json.dumps(counts), unready, sync.pk, token)
-    run(_KEEP_HARDWARE, said)
+    return _KEEP_HARDWARE, said
 
 
 def _says(reading: Reading) -> str:
