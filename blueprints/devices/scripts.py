@@ -40,6 +40,12 @@ number_of() {
     [1-5]:*|7:*|13:*|13[6-9]:*|14[0-3]:*|10:6[4-9]|10:[7-9][0-9]|10:1[0-9][0-9]|10:2[0-4][0-9]|10:25[0-5])
       refuse "$1 ($number) is a device of the host itself and cannot be leased.";;
   esac
+  # Raw access to disks, firmware, registers and buses, which makes an account root. Many of their numbers vary.
+  case $number-$(sed -n "/^Block/q; s/^ *${number%:*} //p" /proc/devices) in
+    21:*|8[69]:*|90:*|20[23]:*|*-sg|*-bsg|*-nvme*|*-ch|*-i2c|*-mtd|*-cpu/*|*-ipmi*|*-mei|*-hidraw|*-gpiochip|*-tpm*|\
+      *-watchdog|*-rpmb|*-aux|*-usb*|*-tty*|*-megaraid*|*-mpt*ctl|*-aac|*-spi|*-ndctl|*-dimmctl|*-macvtap|*-rtc)
+      refuse "$1 ($number) is a device of the host itself and cannot be leased.";;
+  esac
   echo "$number"
 }
 # A name in a folder that others may write to could be exchanged between this check and its use.

@@ -317,6 +317,12 @@ HOSTILE = {
     "the memory": ("mknod bad c 1 1", "device of the host itself"),
     "a terminal": ("mknod bad c 136 0", "device of the host itself"),
     "FUSE": ("mknod bad c 10 229", "device of the host itself"),
+    "raw access to a disk": ("mknod bad c 21 0", "device of the host itself"),
+    "registers of a processor": ("mknod bad c 202 0", "device of the host itself"),
+    "commands for a disk": (
+        "mknod bad c $(sed -n 's/ bsg$//p' /proc/devices | grep . || echo 21) 0",
+        "device of the host itself",
+    ),
 }
 
 
