@@ -111,6 +111,6 @@ def _secrets(answer: Answer, spec: Spec, secrets: Secrets) -> list[str]:
     own = answer.secrets if isinstance(answer, Ready) else {}
     lease = spec.lease.secrets if spec.lease else {}
     known = [word for some in (own, lease, spec.resource.secrets) for value in some.values() for word in texts(value)]
-    stored = [*spec.resource.blueprint.credentials.values(), spec.resource.credential]
-    given = [word for one in stored for word in secrets(one)]
-    return [word for word in known + given if len(word) >= _SHORTEST_SECRET]
+    given = [word for one in spec.resource.blueprint.credentials.values() for word in secrets(one)]
+    own_credential = texts(list(spec.resource.credential.values()))
+    return [word for word in (*known, *given, *own_credential) if len(word) >= _SHORTEST_SECRET]

@@ -169,7 +169,7 @@ class TestHolding:
         blueprint()
         lease = ask(ada)
         Lease.objects.filter(pk=lease.id).update(for_lease=lease.id, need="x")
-        with pytest.raises(Conflict, match="belongs to lease .* and ends with it"):
+        with pytest.raises(Conflict, match=r"belongs to lease .* and ends with it"):
             leases.release(ada, lease.id)
 
     def test_the_generated_key_is_shown_to_the_owner_alone_and_recorded(self, blueprint, ada, root):

@@ -307,7 +307,7 @@ def test_what_lost_its_tags_is_found_by_its_id_and_told(bench: Bench) -> None:
     sweep = lambda: bench.azure.sweep("eastus", "1", "dd-one", TAGS, known=[*known.values()], report=told.append)  # noqa: E731
     until(lambda: not sweep())
     assert bench.double.objects() == {}
-    assert {one.split(":")[0] for one in told} == {"dd-one-nic", "dd-one-ip", "dd-one-nsg"}
+    assert {one.split(" ")[0] for one in told} == {"dd-one-nic", "dd-one-ip", "dd-one-nsg"}
 
 
 def test_computes_own_throttling_is_waited_out_and_rules_nothing_out(bench: Bench) -> None:
