@@ -164,11 +164,13 @@ def test_a_second_lease_waits_is_explained_and_takes_over(cli, fakes):
     assert "The request was released." in late.stderr
 
     waiting = cli.start("lease", "fake", "--blueprint", pool, "--", "true")
+    assert waiting.stderr is not None
+    said = next((line for line in waiting.stderr if "in the queue" in line), "")
+    assert "1st in the queue" in said
     until(lambda: "Waits because " in str(cli.json("leases", "--state", "pending")), what="the second lease")
     cli("release", str(first))
     _, err = waiting.communicate(timeout=90)
     assert waiting.returncode == 0, err
-    assert "1st in the queue" in err
     assert cli.json("leases") == []
 
 

@@ -24,9 +24,10 @@ MISSING = 987_654_321
 SECRET = "zanzibar"
 BODIES = {
     "note": {"note": "x"}, "transfer": {"to": "eve"}, "jobs": {"command": ["true"]}, "extend": {"ttl": "1h"},
-    "server": {"act": "start"}, "power": {"wanted": "on"},
-    "quarantine": {"message": "x"}, "force_destroy": {"reason": "x"}, "resize": {"disk_gib": 100},
-    "change-type": {"type_name": "x"}, "tags": {"tags": {"a": "b"}},
+    "server": {"act": "start"}, "agent": {"server": "https://drydock.example.org"}, "power": {"wanted": "on"},
+    "confirm": {"fingerprint": "0" * 64}, "quarantine": {"message": "x"}, "no_reboots": {"reason": "x"},
+    "force_destroy": {"reason": "x"}, "resize": {"disk_gib": 100}, "change-type": {"type_name": "x"},
+    "tags": {"tags": {"a": "b"}},
 }  # fmt: skip
 
 
