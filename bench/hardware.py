@@ -264,6 +264,7 @@ def _hosts(count: int) -> list[Host]:
             Sync.objects.create(
                 blueprint=pieces, place=str(host), source=Sync.Source.SENT, digest=said, applied_at=Now()
             )  # fmt: skip
+        agent.refresh_from_db()
         found.append(Host(host, tokens.create_for_agent(agent)[0]))
     return found
 

@@ -69,6 +69,8 @@ def _watch(demo: Stage, program: _Agent) -> None:
     stage = demo.stage
     program.start()
     demo.await_("the agent reports a GPU", lambda: _gpu(demo))
+    # The report is kept after its resources.
+    demo.await_("", lambda: any(one.counts for one in demo.client.hardware_reports(blueprint=BLUEPRINT)))
     (report,) = demo.client.hardware_reports(blueprint=BLUEPRINT)
     states = ", ".join(f"{number} {state}" for state, number in sorted(report.counts["gpu"].items()))
     stage.line(f"hardware of {report.name}: gpu: {states}")

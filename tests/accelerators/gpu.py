@@ -116,13 +116,13 @@ class GpuCheck(HardwareDemo):
 
         self.stage.scene("Blueprints: this machine as a host, and its GPUs")
         self.client.add_blueprint("this-machine", "local_host", {}, BlueprintChange(min_ready=1))
-        self._await("the host is ready", lambda: self._resources("host"))
+        self.await_("the host is ready", lambda: self._resources("host"))
         config: dict[str, Any] = {"classes": list(_CLASSES), "reset": "never", "clocks": "keep"}
         if self.stand.root:
             nodes = {one.id: [self.stand.node] for one in self._scan().devices if one.device_class == "gpu"}
             config |= {"captured": self.stand.root, "nodes": nodes, "tools": self.stand.tools}
         self.client.add_blueprint("devices", "accelerators", config, BlueprintChange())
-        self._await("its GPUs were found", lambda: self._resources("accelerator"))
+        self.await_("its GPUs were found", lambda: self._resources("accelerator"))
 
     def _lease(self, device: Device) -> tuple[Lease, Lease]:
         self.stage.scene("Lease: the GPU, and beside it the account of another lease")
@@ -164,7 +164,7 @@ class GpuCheck(HardwareDemo):
         self.stage.scene("Clean: the settings are read back, and the GPU is free for the next lease")
         resource = gpu.info.resource
         gpu.release()
-        self._await("the lease has ended", lambda: gpu.refresh().over)
+        self.await_("the lease has ended", lambda: gpu.refresh().over)
         self.stage.promise("nothing went wrong", gpu.state == "destroyed", f"{gpu.state}: {gpu.info.message}")
         row = Resource._default_manager.get(pk=resource)
         self.stage.promise("the GPU is not quarantined", not row.quarantined, row.note)
@@ -178,7 +178,7 @@ class GpuCheck(HardwareDemo):
         following.wait_until_active(PATIENCE)
         self.stage.promise(f"lease {following.id} got a GPU", following.state == "active", following.state)
         following.release()
-        self._await("it has ended, too", lambda: following.refresh().over)
+        self.await_("it has ended, too", lambda: following.refresh().over)
 
     def _read(self, device: str) -> Mapping[str, object]:
         """Return the settings of a device as nvidia-smi says now."""
