@@ -83,7 +83,7 @@ def make_node(path: Path, number: str, mode: int = 0o666) -> None:
 def place() -> Iterator[Place]:
     """Skips without root, device nodes or three harmless devices. Nothing is left afterwards."""
     peers.needs_root()
-    with alone():
+    with one_at_a_time():
         before = RECORD.exists()
         folder = Path(tempfile.mkdtemp(prefix="drydock-test-", dir="/dev"))
         folder.chmod(0o755)
@@ -105,7 +105,7 @@ def place() -> Iterator[Place]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def one_at_a_time() -> Iterator[None]:
     """Tests of devices run one at a time, in whichever process: at the end the record of the host is removed."""
     folder = os.open("/dev", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -43,7 +43,7 @@ def test_the_demo_comes_true_and_leaves_nothing(place, options):
     environment["DJANGO_SETTINGS_MODULE"] = "a_project.of_the_users.settings"
     command = [sys.executable, "-m", "drydock", "demo", *options]
     # The demo of hardware hands out device nodes of this machine, as other tests do.
-    with device_peers.alone() if options else nullcontext():
+    with device_peers.one_at_a_time() if options else nullcontext():
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\x1b" not in done.stdout
