@@ -158,7 +158,7 @@ class Host:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def body(self, changed: int) -> bytes:
-        """Its next report, in which so many GPUs have less memory than before."""
+        """The host's next report, in which this number of GPUs have less memory than before."""
         from drydock.core import clock
         from drydock_agent.messages import HardwareReport, timestamp
 

@@ -121,7 +121,7 @@ class Device:
     A count says nothing about the present, so it is not part of `health`. Compare it with an earlier one.
     """
     errors: tuple[LoggedError, ...] = ()
-    """What the kernel log has about the device, without what happened before its last reset."""
+    """Errors of the device in the kernel log since its last reset."""
     identities: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Unique names of the device by namespace, such as `serial`, `uuid` or `mac`, without placeholders."""
     nodes: tuple[str, ...] = ()

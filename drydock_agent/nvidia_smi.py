@@ -31,7 +31,7 @@ _RECOVERIES = {
     "reboot": "a reboot of the machine",
     "node reboot": "a reboot of the machine",
 }
-"""What nvidia-smi calls the recovery action of a GPU (drivers from 570 on), and its meaning in a sentence."""
+"""The recovery actions that nvidia-smi reports for a GPU (drivers from 570 on), each with a sentence for people."""
 
 _LISTED_GPU = re.compile(r"\AGPU \d+: .*\(UUID: (GPU-[0-9a-f-]{36})\)")
 

@@ -1,4 +1,4 @@
-"""What a blueprint declares about its devices: numbers of VFs, MIG layouts, and how network functions are attached."""
+"""Declarations of a blueprint about its devices: numbers of VFs, MIG layouts, attachment of network functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Xids of NVIDIA's driver say about a GPU.
+"""The health of a GPU after an Xid, an error code of NVIDIA's driver.
 
 Source: NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), by the immediate action
 that it recommends. A GPU that must be reset has failed until it is. An error that ends only applications says nothing
@@ -13,7 +13,7 @@ from typing import Literal
 from blueprints.answers import HealthState
 
 Repair = Literal["", "reset", "restart"]
-"""What makes a GPU usable again: nothing, its reset, or a restart of its machine."""
+"""The repair after which a GPU can be used again: none, its reset, or a restart of its machine."""
 
 _RESET: Mapping[int, str] = {
     46: "The GPU stopped processing.",

@@ -27,7 +27,7 @@ _SERIAL, _UUID = "0423718026115", "GPU-8c1f0b7e-52d4-4a19-9be3-6d0a41c7e2f0"
 
 
 class Stage(Protocol):
-    """What the scene needs of the demo."""
+    """The interface of the demo that this scene uses."""
 
     stage: DemoOutput
     client: Client

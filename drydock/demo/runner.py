@@ -23,7 +23,7 @@ from drydock.demo.script import Demo
 
 
 class Scenes(Protocol):
-    """What a demo shows."""
+    """A demo that the runner can start."""
 
     def run(self) -> None:
         """Run all scenes."""

@@ -62,7 +62,7 @@ class _Known:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _AsDriver:
-    """What a driver of its own said last, in the form of the drivers that are part of the agent."""
+    """The last report of a separate driver, as a driver of the agent itself."""
 
     name: str
     classes: tuple[str, ...]

@@ -65,7 +65,7 @@ class AgentInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentInstallation:
-    """What was done to install the agent on a host, or to remove it."""
+    """The steps of an installation of the agent on a host, or of its removal."""
 
     resource: int
     """The id of the host."""
