@@ -37,6 +37,8 @@ PEERS = {
     "nginx": Peer("nginx", "nginx-light"),
     "git": Peer("git", "git"),
     "setpriv": Peer("setpriv", "util-linux"),
+    "ip": Peer("ip", "iproute2"),
+    "nsenter": Peer("nsenter", "util-linux"),
     "quota": Peer("mkfs.ext4", "e2fsprogs"),
     "chromium": Peer("chromium", "chromium"),
     "sudo": Peer("visudo", "sudo"),

@@ -23,6 +23,7 @@ from interfaces.endpoints import LocalEndpoint
 from interfaces.local.restrictions import device_group
 from interfaces.transports import transport_to
 from tests.blueprints import host_peers as peers
+from tests.peers import require
 
 HARMLESS = ("vga_arbiter", "cpu_dma_latency", "vsock", "userfaultfd", "btrfs-control", "udmabuf", "psaux")
 """Devices that do nothing when they are opened. They stand for accelerators."""
@@ -193,10 +194,10 @@ class Links:
 
 @contextmanager
 def links(root: Path, addresses: Sequence[str]) -> Iterator[Links]:
-    """Make an interface for each PCI function, and a tree that lists them. Skips without root or `ip`."""
+    """Make an interface for each PCI function, and a tree that lists them. Skips without root; `ip` is a peer."""
     peers.needs_root()
-    if not shutil.which("ip") or not shutil.which("nsenter"):
-        pytest.skip("ip and nsenter are needed (Debian: iproute2, util-linux)")
+    for program in ("ip", "nsenter"):
+        require(program)
     made = {address: f"dd{os.getpid() % 1_000_000:x}{n}" for n, address in enumerate(addresses)}
     try:
         for name in made.values():
