@@ -72,11 +72,9 @@ def install_agent(
     operator_only(who, "install agents")
     refuse_inside_transaction("Installing an agent")
     row, transport = _host(resource_id)
-    _check(server, ca)
-    found = _blueprint(row, blueprint)
-    made = _Installation(who, row, found, transport)
     try:
-        return made.install(server, ca, start=start)
+        _check(server, ca)
+        return _Installation(who, row, _blueprint(row, blueprint), transport).install(server, ca, start=start)
     finally:
         transport.close()
 
