@@ -143,7 +143,8 @@ TOGETHER = [
         "drydock resources cancel": "tests/cli/test_operating.py",
     }),
     Page(path="docs/how-to/agents.md", elsewhere={
-        "drydock agents join": "tests/cli/test_agents.py",
+        "drydock agents install": "tests/rest/test_agent_install.py", "drydock agents join": "tests/cli/test_agents.py",
+        "drydock agents confirm": "tests/rest/test_agent_endpoints.py", "docker": _DOCKER,
         "useradd": _SYSTEMD, "install ": _SYSTEMD, "runuser": _SYSTEMD, "systemctl": _SYSTEMD,
     }),
     Page(path="docs/how-to/operate.md", words=_NUMBERS | {"--vcpus 64 ": "--vcpus 640000 "}, elsewhere={

@@ -23,9 +23,10 @@ __all__ = ["host", "server", "working"]
 ROOT = Path(__file__).parents[2]
 GENERATOR = Path(sys.prefix) / "generator"
 VERBS = """
-list get create update delete set read write start stop send request register change configure download upload publish
-approve decline decide check disable drain enable undrain clear explain reboot cancel extend hold unhold release resize
-transfer resolve retry adopt destroy reclaim force quarantine unquarantine retire sweep scan revoke
+list get create install uninstall update delete set read write start stop send request register change configure
+download upload publish approve decline decide confirm check disable drain enable undrain clear explain reboot cancel
+extend hold unhold release resize transfer resolve retry adopt destroy reclaim force quarantine unquarantine retire
+sweep scan revoke
 """
 
 
