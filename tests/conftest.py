@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from hypothesis import settings
 
 from tests import database, reporting, slow
 from tests.guards import allow_only_this_machine, leftovers
@@ -21,6 +22,9 @@ from tests.workers import Worker, clear_broker
 
 allow_only_this_machine()
 database.install()
+# No example has a time limit, because the machine may be busy.
+settings.register_profile("drydock", deadline=None)
+settings.load_profile("drydock")
 
 
 def pytest_configure(config: pytest.Config) -> None:

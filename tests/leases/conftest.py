@@ -88,7 +88,7 @@ def _quick(settings: Any) -> None:
 def until() -> Callable[..., Any]:
     """Sweep until something holds of a row; fails with what the row says when it does not in time."""
 
-    def wait(row: Any, seconds: float = 20, **columns: Any) -> Any:
+    def wait(row: Any, seconds: float = 60, **columns: Any) -> Any:
         end = clock.monotonic() + seconds
         while True:
             settle()

@@ -299,7 +299,7 @@ ANYTHING = st.recursive(
 REQUESTS = st.dictionaries(st.sampled_from([*LeaseRequest.model_fields, "vcpus", "ram", "disk", "no_field"]), ANYTHING)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=REQUESTS, requirements=st.dictionaries(st.sampled_from(["color", "wings", "\0"]), ANYTHING))
 def test_whatever_is_asked_is_understood_or_refused(blueprint, owner, asked, requirements):
     if not Blueprint.objects.exists():

@@ -191,6 +191,4 @@ def test_the_engine_in_any_order(settings: Any, examples: int) -> None:
 
 def hypothesis_settings(examples: int) -> settings:
     """As many runs of 25 steps each."""
-    return settings(
-        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    return settings(max_examples=examples, stateful_step_count=25, suppress_health_check=list(HealthCheck))

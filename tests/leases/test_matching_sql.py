@@ -27,7 +27,7 @@ def case(operator: Any, has: Any, asked: Any) -> Case:
     return (Match("alpha", operator, "want_alpha"),), {"alpha": has}, {"want_alpha": asked}
 
 
-_settings = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_settings = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @_settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given
@@ -45,12 +45,18 @@ def by_force(groups: list[tuple[list[Place], int, int]], rule: Rule) -> int | No
     """Return the farness of the nearest of all possible sets."""
     options = [one for one, n, _ in groups for _ in range(n)]
     requests = [PlacementRequest(type="x", amounts=Amounts(slots=slots)) for _, n, slots in groups for _ in range(n)]
-    best = None
-    for chosen in itertools.product(*options):
-        if all(goes(one, requests[n], chosen[:n], requests[:n], rule) for n, one in enumerate(chosen)):
-            far = farness(chosen, rule)
-            best = far if best is None else min(best, far)
-    return best
+    return min((farness(chosen, rule) for chosen in sets(options, requests, rule)), default=None)
+
+
+def sets(options, requests, rule: Rule, chosen: tuple[Place, ...] = ()) -> Iterator[tuple[Place, ...]]:
+    """Yield every set that the rule allows."""
+    n = len(chosen)
+    if n == len(options):
+        yield chosen
+        return
+    for one in options[n]:
+        if goes(one, requests[n], chosen, requests[:n], rule):
+            yield from sets(options, requests, rule, (*chosen, one))
 
 
 def farness(chosen, rule: Rule) -> int:

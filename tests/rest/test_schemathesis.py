@@ -67,7 +67,7 @@ def how(request):
 
 def measured(examples, **more):
     return settings(
-        max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck),
+        max_examples=examples, database=None, suppress_health_check=list(HealthCheck),
         derandomize=True, phases=[Phase.explicit, Phase.generate], **more,
     )  # fmt: skip
 
