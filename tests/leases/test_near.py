@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from blueprints.amounts import CLASSES, Amounts
@@ -88,6 +89,7 @@ def hosts(draw):
     return groups, different, held
 
 
+@hypothesis_settings(deadline=None)
 @given(hosts())
 @example(([([device(1, A), device(2, A)], 1, 1), ([device(1, A)], 1, 1)], "", ()))
 def test_the_choice_is_as_near_as_the_nearest_of_all_sets(case):
