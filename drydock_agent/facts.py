@@ -13,6 +13,9 @@ from drydock_agent import wire
 VERSION = 1
 """The version of the JSON form. Readers reject other versions."""
 
+ID_LENGTH = 200
+"""The maximum length of a device's id in characters."""
+
 Value = str | int | float | bool | tuple[str, ...]
 
 

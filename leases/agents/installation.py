@@ -11,8 +11,8 @@ import contextlib
 import contextvars
 import dataclasses
 import datetime as dt
+import ssl
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from django.db.models.functions import Now
 
@@ -25,6 +25,8 @@ from drydock.core import clock
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound, NotSupported
 from drydock.core.logging import redact
 from drydock_agent.package import Package
+from drydock_agent.program.connection import address_of
+from drydock_agent.program.errors import AgentError
 from drydock_client.values import AgentInstallation
 from interfaces.deadline import Deadline
 from interfaces.errors import CommandFailed
@@ -118,16 +120,25 @@ def _host(resource_id: int) -> tuple[Resource, Transport]:
 
 
 def _check(server: str, ca: str) -> None:
-    parts = urlsplit(server)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not server.isascii() or len(server) > 500:
+    """Raise InvalidRequest for an address or certificates that the agent on the host would refuse."""
+    hint = "Give the address at which the host reaches this server, such as https://drydock.example.org."
+    if not server.isascii() or len(server) > 500 or any(one.isspace() or not one.isprintable() for one in server):
+        raise InvalidRequest(f"{server!r:.80} is not the address of this server.", field="server", hint=hint)
+    try:
+        address_of(server)
+    except AgentError as error:
+        raise InvalidRequest(str(error), field="server", hint=hint) from None
+    if not ca:
+        return
+    if len(ca) > _MOST_CERTIFICATES or "PRIVATE KEY" in ca:
         raise InvalidRequest(
-            f"{server!r:.80} is not the address of this server.", field="server",
-            hint="Give the address at which the host reaches this server, such as https://drydock.example.org.",
+            f"There is a private key among the certificates, or they have more than {_MOST_CERTIFICATES} characters.",
+            field="ca", hint="Give only the certificates of the authorities that the agent should trust.",
         )  # fmt: skip
-    if any(one.isspace() or not one.isprintable() for one in server) or parts.username or parts.query:
-        raise InvalidRequest("The address must have no user, query or blank.", field="server")
-    if ca and ("-----BEGIN CERTIFICATE-----" not in ca or len(ca) > _MOST_CERTIFICATES):
-        raise InvalidRequest("These are not certificates in PEM.", field="ca")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca)
+    except (ssl.SSLError, ValueError, TypeError):
+        raise InvalidRequest("These are not certificates in PEM.", field="ca") from None
 
 
 def _blueprint(host: Resource, name: str) -> Blueprint:
