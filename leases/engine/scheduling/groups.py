@@ -131,7 +131,9 @@ def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = T
         if not keep:
             claims.unreserve(member.id)
         if member.id not in kept or acted[member.id] is None:
-            explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again())
+            decision = acted.get(member.id)
+            decided = {"verdicts": [verdict.to_json() for verdict in decision.verdicts]} if decision else {}
+            explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again(), **decided)
     return Outcome.NO_ROOM
 
 
@@ -219,7 +221,10 @@ def _make_room(group_id: int, member: PendingLease) -> Decision | None:
 
 
 def _carry_out(group_id: int, member: PendingLease, decision: Decision) -> Decision | None:
-    """Carry out the decision for a member. Return it, or None if a resource was built or reserved."""
+    """Carry out the decision for a member, unless it only waits for a host. Return the decision.
+
+    Returns None if a resource was built or reserved.
+    """
     if isinstance(decision, Reclaim) and _has_room_now(group_id, member):
         return None
     if isinstance(decision, Build):
@@ -227,7 +232,9 @@ def _carry_out(group_id: int, member: PendingLease, decision: Decision) -> Decis
         return None
     if not isinstance(decision, Refuse) and not _stalls(decision) and _reserve_busy(member):
         return None
-    allocate.act(member, decision)
+    # What a group in one host waits for is said by `_wait`. Otherwise each look would change the reason twice.
+    if not isinstance(decision, Wait) or _stalls(decision) or rule_of(group_id).same != "host":
+        allocate.act(member, decision)
     return decision
 
 
