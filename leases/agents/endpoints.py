@@ -103,7 +103,9 @@ def call(agent_id: int) -> None:
     except NotCalled as error:
         problem = str(error)
         log.info("agent %s at %s was not called: %s", agent.pk, agent.endpoint, error)
-    Agent.objects.filter(pk=agent_id).exclude(call_problem=problem).update(call_problem=problem[:1000])
+    # Not if it has joined again meanwhile, or another endpoint is trusted now.
+    same = Agent.objects.filter(pk=agent_id, endpoint=agent.endpoint, fingerprint=agent.fingerprint)
+    same.exclude(call_problem=problem).update(call_problem=problem[:1000])
 
 
 def start_discovery(agent: Agent, *, seconds: float = SECONDS) -> None:

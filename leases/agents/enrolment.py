@@ -28,6 +28,8 @@ from leases.models import Agent, JoinCode, ResourceIdentity
 
 PREFIX = "ddj_"
 """The first letters of every join code."""
+NO_REPORTS = "Its config says which hosts have agents, such as `reports` and `hosts` of kind `accelerators`."
+"""What to do if a blueprint takes no reports about a host."""
 CLOCK_LIMIT = 300.0
 """The largest difference in seconds between the clocks of an agent and of the server at which reports are accepted."""
 CLOCK_WARNING = 60.0
@@ -83,7 +85,7 @@ def join(secret: str, hello: Hello) -> Agent:
     identities = {one.namespace: one.value for one in real(hello.identities)}
     place = code.place or _place(kind, hello, identities)
     if not kind.accepts_agent(config, place):
-        raise NotAllowed(f"Blueprint {blueprint.name} has no host {place!r}.", hint="Add the host to its config first.")
+        raise NotAllowed(f"Blueprint {blueprint.name} takes no reports about host {place!r}.", hint=NO_REPORTS)
     _refuse_second(blueprint, place, identities)
     known = Agent.objects.select_for_update(no_key=True).filter(blueprint=blueprint, place=place, revoked_at=None)
     agent = known.first()

@@ -32,7 +32,7 @@ from interfaces.deadline import Deadline
 from interfaces.errors import CommandFailed
 from interfaces.transport import Transport
 from leases.agents import administration, hostscripts, program
-from leases.agents.enrolment import digest, reporting_kind
+from leases.agents.enrolment import NO_REPORTS, digest, reporting_kind
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction
 from leases.engine.core.transitions import record_event
@@ -148,7 +148,9 @@ def _blueprint(host: Resource, name: str) -> Blueprint:
         if found is None:
             raise NotFound(f"There is no blueprint {name!r}.", field="blueprint")
         if not _accepts(found, host):
-            raise InvalidRequest(f"Blueprint {name} has no host {host.name!r}.", field="blueprint")
+            raise InvalidRequest(
+                f"Blueprint {name} takes no reports about host {host.name!r}.", field="blueprint", hint=NO_REPORTS
+            )
         return found
     fitting = []
     for one in Blueprint.objects.filter(enabled=True, removed_at=None).order_by("name"):
@@ -157,8 +159,15 @@ def _blueprint(host: Resource, name: str) -> Blueprint:
     if len(fitting) == 1:
         return fitting[0]
     names = ", ".join(one.name for one in fitting[:10])
-    said = f"Several blueprints take reports about {host.name}: {names}." if fitting else "No blueprint takes reports."
-    raise InvalidRequest(said, field="blueprint", hint="Name one whose kind takes reports: --blueprint NAME.")
+    if not fitting:
+        raise InvalidRequest(
+            f"No blueprint takes reports about host {host.name!r}.", field="blueprint",
+            hint="Add one: drydock blueprints add NAME accelerators reports=sent",
+        )  # fmt: skip
+    raise InvalidRequest(
+        f"Several blueprints take reports about {host.name}: {names}.", field="blueprint",
+        hint="Choose one of them: --blueprint NAME.",
+    )  # fmt: skip
 
 
 def _accepts(blueprint: Blueprint, host: Resource) -> bool:

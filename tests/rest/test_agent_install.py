@@ -212,6 +212,11 @@ def test_requests_that_cannot_be_met_change_nothing(host, blueprint, who, owner,
     for error, call in wrong:
         with pytest.raises(error):
             call()
+    blueprint("read", kind="accelerators", resource_type="accelerator")
+    with pytest.raises(InvalidRequest, match="Blueprint read takes no reports about host 'node-1'"):
+        agents.install_agent(who, host.pk, server=url, blueprint="read")
+    with pytest.raises(InvalidRequest, match="Blueprint read takes no reports about host 'node-1'"):
+        agents.create_join_code(who, "read", host="node-1")
     blueprint("others", kind="accelerators", resource_type="accelerator", config={"reports": "sent"})
     with pytest.raises(InvalidRequest, match="Several blueprints take reports about node-1: devices, others"):
         agents.install_agent(who, host.pk, server=url)

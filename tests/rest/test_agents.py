@@ -188,7 +188,7 @@ def test_two_agents_cannot_be_one_host(joined, who):
 def test_a_blueprint_says_which_places_have_agents(blueprint, who):
     blueprint("few", kind="fake_reported", config={"provider": "e", "places": ["node-7"]}, max_resources=0)
     found = Agents().hello(f"Join {agents.create_join_code(who, 'few').code}", code=403)
-    assert "has no host 'node-1'" in found["detail"]
+    assert "takes no reports about host 'node-1'" in found["detail"]
     Agents("node-7").hello(f"Join {agents.create_join_code(who, 'few').code}")
 
 
