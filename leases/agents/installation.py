@@ -122,7 +122,7 @@ def _host(resource_id: int) -> tuple[Resource, Transport]:
 def _check(server: str, ca: str) -> None:
     """Raise InvalidRequest for an address or certificates that the agent on the host would refuse."""
     hint = "Give the address at which the host reaches this server, such as https://drydock.example.org."
-    if not server.isascii() or len(server) > 500 or any(one.isspace() or not one.isprintable() for one in server):
+    if not server or not server.isascii() or len(server) > 500 or " " in server or not server.isprintable():
         raise InvalidRequest(f"{server!r:.80} is not the address of this server.", field="server", hint=hint)
     try:
         address_of(server)
