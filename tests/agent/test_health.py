@@ -229,8 +229,9 @@ def test_a_number_that_no_report_can_have_is_not_reported():
     hand = Hand()
     folder = hand.function("0000:04:00.0", "144d:a80a", "010802", "nvme")
     hand.files[f"{folder}/numa_node"] = f"{2**64 - 1}\n"
+    hand.files[f"{folder}/aer_dev_fatal"] = f"TOTAL_ERR_FATAL {2**63}\n"
     found = hand.scan()
-    assert found.devices[0].numa_node is None
+    assert (found.devices[0].numa_node, found.devices[0].counters) == (None, {})
     assert Hardware.from_json(found.to_json()) == found
 
 
