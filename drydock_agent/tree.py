@@ -326,7 +326,7 @@ class FolderTree(Tree):
 
 
 def _kind_of(entry: os.DirEntry[str]) -> str:
-    """Return the kind of an entry that is no file."""
+    """Return the kind of an entry that is not a regular file."""
     if entry.is_symlink():
         return _LINK
     return _FOLDER if entry.is_dir(follow_symlinks=False) else _OTHER

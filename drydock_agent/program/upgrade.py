@@ -157,7 +157,7 @@ class Upgrades:
         sync(program.parent)
 
     def _load(self) -> _Record | None:
-        """Return the record. One that cannot be read is dropped, because it must not keep the agent from working."""
+        """Return the record of an unfinished upgrade, or None. A record that cannot be read is deleted."""
         try:
             with self._record.open("rb") as opened:
                 return wire.decoded(_Record, wire.parsed(opened.read(_MOST)), version=1)

@@ -44,7 +44,7 @@ class NotCalled(Exception):
 
 
 def announced(agent: Agent, hello: Hello) -> None:
-    """Store the endpoint that an agent announces. One that is not trusted waits for an operator."""
+    """Store the endpoint that an agent announces. An operator must confirm an endpoint that is not trusted."""
     if not hello.endpoint:
         # The one that is known stays: a program that does not listen may just be trying a new version.
         Agent.objects.filter(pk=agent.pk).exclude(offered={}).update(offered={})

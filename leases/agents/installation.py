@@ -206,7 +206,7 @@ class _Steps:
 
 
 class _Installation:
-    """One installation, step by step."""
+    """An installation of the agent on a host, step by step."""
 
     def __init__(self, who: Caller, host: Resource, blueprint: Blueprint, transport: Transport) -> None:
         self._who, self._host, self._blueprint, self._transport = who, host, blueprint, transport

@@ -302,7 +302,7 @@ _BY_CLASS = """
 
 @dataclass(frozen=True, kw_only=True)
 class ClassFigures:
-    """The numbers of devices of a class in all hosts. Those that are not ready are no resources, or quarantined."""
+    """The numbers of devices of a class in all hosts. Devices that are not ready are quarantined, or not resources."""
 
     name: str
     used: int
