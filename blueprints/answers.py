@@ -40,7 +40,7 @@ class Health:
     """The health of a resource, also of one that is switched off.
 
     A `degraded` resource works, but serves new leases only as a last resort: if no healthy resource has room and none
-    can be built now. A `failed` resource is treated like one that fails its check.
+    can be built now. A `failed` resource is treated like one that fails its check, and serves no new leases meanwhile.
     """
 
     state: HealthState = "ok"

@@ -13,6 +13,9 @@ from drydock_agent import wire
 VERSION = 1
 """The version of the JSON form. Readers reject other versions."""
 
+ID_LENGTH = 200
+"""The maximum length of a device's id in characters."""
+
 Value = str | int | float | bool | tuple[str, ...]
 
 
@@ -49,6 +52,16 @@ class Link:
     width: int | None = None
     max_speed: float | None = None
     max_width: int | None = None
+
+    def __str__(self) -> str:
+        """Return the link in words, such as `x8 of x16, 8 of 16 GT/s`."""
+        lanes = f"x{self.width}" if self.width else ""
+        if self.max_width and self.max_width != self.width:
+            lanes = f"{lanes or 'unknown width'} of x{self.max_width}"
+        speed = f"{self.speed:g}" if self.speed else ""
+        if self.max_speed and self.max_speed != self.speed:
+            speed = f"{speed} of {self.max_speed:g}" if speed else f"up to {self.max_speed:g}"
+        return ", ".join(filter(None, (lanes, f"{speed} GT/s" if speed else "")))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,6 +144,12 @@ class Device:
     reason: str = ""
     """A sentence that explains the readiness."""
     found_by: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """The name of the model, or the ids of the device if it has none."""
+        ids = ":".join(filter(None, (self.vendor_id, self.device_id)))
+        return self.name or " ".join(filter(None, (self.vendor_name, self.device_name))) or ids
 
 
 def changed(device: Device, **changes: Any) -> Device:

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from drydock_agent import wire
+from drydock_agent.facts import ID_LENGTH, Hardware, Value
 from drydock_agent.facts import VERSION as HARDWARE
-from drydock_agent.facts import Hardware, Value
 from drydock_agent.wire import Malformed
 
 VERSION = 1
@@ -30,7 +30,7 @@ BODY_BYTES, ENTRIES, DEPTH = 4 << 20, 20_000, wire.MOST_DEPTH
 LONGEST_WAIT = 50
 """Maximum number of seconds that a request for orders may wait."""
 
-_TEXT, _NAME, _CERTIFICATE, _MANY = 2_000, 200, 16_384, 200
+_TEXT, _CERTIFICATE, _MANY = 2_000, 16_384, 200
 
 _HOST = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
 _WORD = re.compile(r"\A[a-z0-9][a-z0-9._-]{0,99}\Z")
@@ -204,7 +204,7 @@ class HardwareReport(Message):
             found = self.hardware.version
             raise Malformed(f"hardwarereport.hardware.version: {found}; this program reads version {HARDWARE}")
         for n, one in enumerate(self.hardware.devices):
-            _text(f"hardwarereport.hardware.devices[{n}].id", one.id, most=_NAME, least=1)
+            _text(f"hardwarereport.hardware.devices[{n}].id", one.id, most=ID_LENGTH, least=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from drydock_agent import pci
 from drydock_agent.driver import Drivers, load_drivers
-from drydock_agent.facts import Device, Hardware, Host, Readiness, ScanWarning, changed
+from drydock_agent.facts import ID_LENGTH, Device, Hardware, Host, Readiness, ScanWarning, changed
 from drydock_agent.identity import identity
 from drydock_agent.names import PciNames, system_names
 from drydock_agent.tools import collect
@@ -70,11 +70,14 @@ def local_tree(drivers: Drivers, *, limits: Limits | None = None) -> Tree:
 
 
 def _place(device: Device) -> str:
-    """Return the id in the form of sysfs. Raises ValueError for an empty one."""
+    """Return the id in the form of sysfs. Raises ValueError for an id that the server would refuse."""
     place, slash, part = device.id.partition("/")
     if not place:
         raise ValueError("a device has no id")
-    return (pci.address(place) or place) + slash + part
+    found = (pci.address(place) or place) + slash + part
+    if len(found) > ID_LENGTH or not found.isprintable():
+        raise ValueError(f"the id {found!r:.60} has more than {ID_LENGTH} characters, or unprintable ones")
+    return found
 
 
 def _merged(id: str, known: Device | None, new: Device, by: str, decided: dict[str, str]) -> Device:

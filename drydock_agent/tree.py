@@ -115,12 +115,17 @@ class Tree(ABC):
         return None if text is None else ToolOutput(text=text, status=self.read(f"{TOOLS}/{name}.status") or "0")
 
     def integer(self, path: str) -> int | None:
-        """Return the decimal number in a file, or None if the file is missing or contains anything else."""
+        """Return the decimal number in a file, or None if the file is missing or contains anything else.
+
+        A number that does not fit in 64 bits with a sign, which reports cannot have, counts as anything else. Drivers
+        of the kernel write 2**64 - 1 for what they do not know.
+        """
         text = self.read(path)
         try:
-            return int(text) if text and len(text) <= 20 else None
+            found = int(text) if text and len(text) <= 20 else None
         except ValueError:
             return None
+        return found if found is not None and -(1 << 63) <= found < 1 << 63 else None
 
     def once(self, key: str, make: Callable[[Tree], T]) -> T:
         """Return the result of `make(tree)`, which is called only once for each key and then cached."""
@@ -321,7 +326,7 @@ class FolderTree(Tree):
 
 
 def _kind_of(entry: os.DirEntry[str]) -> str:
-    """Return the kind of an entry that is no file."""
+    """Return the kind of an entry that is not a regular file."""
     if entry.is_symlink():
         return _LINK
     return _FOLDER if entry.is_dir(follow_symlinks=False) else _OTHER

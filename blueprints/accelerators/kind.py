@@ -62,6 +62,10 @@ class Accelerators(Kind, Reports, Activates, Cleans, Checks, Acts, Updates):
         found = [str(host.id) for host in blueprint.hosts(None) if config.covers(host)]
         return found[:1] if config.captured else found
 
+    def accepts_agent(self, config: schema.Config, place: str) -> bool:
+        """Return whether agents send the reports. Otherwise Drydock reads the hosts, and both would contradict."""
+        return config.reports == "sent"
+
     def read_report(self, blueprint: BlueprintView, place: str, page: str) -> Report:
         """Read the hardware of a host."""
         found = hardware_of(blueprint.config, _host(blueprint, place))

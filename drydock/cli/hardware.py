@@ -163,7 +163,7 @@ def hardware_show(
         raise NotFound(f"This machine has no device {id!r}.", hint=hint)
     if as_json:
         return output.emit(encoded(device))
-    output.pairs(f"{device.id}  {_model(device)}", _facts(device))
+    output.pairs(f"{device.id}  {device.model}", _facts(device))
     _warn(found)
     return None
 
@@ -348,11 +348,6 @@ def _scanned(root: str) -> Hardware:
     return scan(FolderTree(root), drivers=drivers, traits=() if Path(root).resolve() == Path("/") else (CAPTURED,))
 
 
-def _model(device: Device) -> str:
-    ids = ":".join(filter(None, (device.vendor_id, device.device_id)))
-    return device.name or " ".join(filter(None, (device.vendor_name, device.device_name))) or ids
-
-
 def _why(device: Device) -> str:
     from drydock_agent.pci import NOT_LEASED
 
@@ -363,7 +358,7 @@ def _row(device: Device) -> tuple[Any, ...]:
     from drydock_agent.pci import NOT_LEASED
 
     return (
-        device.id, device.device_class or device.kind, _model(device), device.driver,
+        device.id, device.device_class or device.kind, device.model, device.driver,
         "" if device.numa_node is None else device.numa_node, "" if device.iommu_group is None else device.iommu_group,
         "not leased" if device.role in NOT_LEASED else device.readiness or "", _why(device),
     )  # fmt: skip
@@ -383,9 +378,6 @@ def _warn(found: Hardware) -> None:
 
 
 def _facts(device: Device) -> list[tuple[str, Any]]:
-    link = device.link
-    lanes = f"x{link.width} of x{link.max_width}" if link and link.width and link.max_width else ""
-    speed = f"{link.speed:g} of {link.max_speed:g} GT/s" if link and link.speed and link.max_speed else ""
     facts: list[tuple[str, Any]] = [
         ("state", device.readiness), ("why", _why(device)), ("class", device.device_class), ("kind", device.kind),
         ("role", device.role), ("part of", device.part_of), ("health", device.health),
@@ -395,7 +387,7 @@ def _facts(device: Device) -> list[tuple[str, Any]]:
         ("NUMA node", "" if device.numa_node is None else device.numa_node), ("CPUs", device.local_cpus),
         ("IOMMU group", "" if device.iommu_group is None else device.iommu_group),
         ("group members", list(device.iommu_members)), ("behind", device.parent or device.root),
-        ("link", " ".join(filter(None, (lanes, speed)))), ("VFs", list(device.vfs)),
+        ("link", str(device.link or "")), ("VFs", list(device.vfs)),
         ("VFs possible", "" if device.total_vfs is None else device.total_vfs), ("nodes", list(device.nodes)),
     ]  # fmt: skip
     for title, pairs in (("firmware", device.firmware), ("identity", device.identities), ("", device.attributes)):

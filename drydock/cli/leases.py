@@ -125,9 +125,7 @@ def _ask(
         return [client.request(given).id]
     key = given.pop("idempotency_key", None)
     asked = [given | {"count": count}, *others]
-    return [
-        info.id for info in client.request_group(asked, key=key, **{name: one for name, one in rule.items() if one})
-    ]
+    return [info.id for info in client.request_group(asked, key=key, **rule)]
 
 
 @guarded

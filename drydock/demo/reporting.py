@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -170,9 +169,8 @@ def _web(log: Path) -> Iterator[str]:
 
 def _spawned(words: Sequence[str], output: Any, inherited: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[inherited], cwd=_project(),
-        env={**os.environ},
-    )  # fmt: skip
+        words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[inherited], cwd=_project()
+    )
 
 
 def _project() -> str:

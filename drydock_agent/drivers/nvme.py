@@ -153,7 +153,7 @@ def _numbers(document: dict[str, object]) -> dict[str, int]:
         value = document.get(name)
         value = value.get("value") if isinstance(value, dict) else value
         text = f"{value:.0f}" if isinstance(value, float) else str(value)
-        if not isinstance(value, bool) and text.isascii() and text.isdigit() and len(text) < 20:
+        if not isinstance(value, bool) and text.isascii() and text.isdigit() and len(text) < 19:  # fits in 64 bits
             found[name] = int(text)
     return found
 

@@ -162,7 +162,7 @@ def _counters(tree: Tree, folder: str, present: frozenset[str]) -> dict[str, int
     for file, total, name in _COUNTERS:
         text = (tree.read(f"{folder}/{file}") or "") if file in present else ""
         count = next((line.split()[-1] for line in text.splitlines() if line.startswith(total)), "0")
-        if count.isascii() and count.isdigit() and len(count) < 20 and int(count):
+        if count.isascii() and count.isdigit() and len(count) < 19 and int(count):
             found[name] = int(count)
     return found
 

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from drydock_agent.program.errors import AgentError
+from drydock_agent.program.state import create
 
 _FILE = "listen.pem"
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
@@ -79,11 +80,7 @@ def _make(folder: Path, file: Path) -> None:
             said = " ".join(done.stderr.split())[-300:]
             raise AgentError(f"openssl could not make a certificate: {said}. Give one: --certificate FILE --key FILE.")
         both = Path(made) / "both"
-        handle = os.open(both, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as opened:
-            opened.write(key.read_bytes() + certificate.read_bytes())
-            opened.flush()
-            os.fsync(handle)
+        create(both, key.read_bytes() + certificate.read_bytes())
         with contextlib.suppress(FileExistsError):
             os.link(both, file)
 

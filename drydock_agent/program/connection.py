@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from drydock_agent.messages import BODY_BYTES, HardwareReport, Hello, Message, OrderResult, Orders, Receipt, Welcome
 from drydock_agent.package import MOST_BYTES
@@ -33,19 +33,9 @@ class Connection:
 
     def __init__(self, server: str, *, ca: str = "", seconds: float = SECONDS) -> None:
         """Check the server's address. Raises AgentError."""
-        parts = urlsplit(server)
-        try:
-            port = parts.port
-        except ValueError:
-            raise AgentError(f"{server}: the port is not a number from 1 to 65535.") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise AgentError(f"{server} is not the address of a server, such as https://drydock.example.org.")
-        if parts.username or parts.query or parts.fragment:
-            raise AgentError(f"The address of the server must have no user, query or fragment: {parts.hostname}.")
-        if parts.scheme == "http" and not _is_loopback(parts.hostname):
-            raise AgentError(f"{server} is not encrypted. Use https, because the agent's token is sent to it.")
+        parts = address_of(server)
         self.server = server.rstrip("/")
-        self._host, self._port, self._path = parts.hostname, port, parts.path.rstrip("/")
+        self._host, self._port, self._path = str(parts.hostname), parts.port, parts.path.rstrip("/")
         self._tls = _context(ca) if parts.scheme == "https" else None
         self._seconds = seconds
 
@@ -127,6 +117,25 @@ class Connection:
         if status == 404 and not _problem(content):
             said = "there is no Drydock server at this address that agents can join."
         raise Refused(f"{self.server} refused: {said}", status=status)
+
+
+def address_of(server: str) -> SplitResult:
+    """Return the parts of a server's address, which has a host. Raises AgentError if no token may be sent to it."""
+    try:
+        parts = urlsplit(server)
+    except ValueError:
+        raise AgentError(f"{server} is not the address of a server: its host is not valid.") from None
+    try:
+        parts.port  # noqa: B018  (raises)
+    except ValueError:
+        raise AgentError(f"{server}: the port is not a number from 1 to 65535.") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise AgentError(f"{server} is not the address of a server, such as https://drydock.example.org.")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise AgentError(f"The address of the server must have no user, query or fragment: {parts.hostname}.")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise AgentError(f"{server} is not encrypted. Use https, because the agent's token is sent to it.")
+    return parts
 
 
 def _is_loopback(host: str) -> bool:

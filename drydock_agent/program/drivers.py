@@ -1,7 +1,7 @@
 """Drivers that are programs of their own: they say hello on a local address, and the agent asks them for hardware.
 
-A driver that hangs, lies or has ended delays nobody and hides nothing of the others. Its devices stay as it last said,
-with a warning, for `KEPT` seconds.
+A driver that hangs, lies or has ended neither delays a report nor hides other devices. Its devices of the last
+answer are kept for `KEPT` seconds, with a warning.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from drydock_agent.wire import Malformed
 KEPT = 900.0
 """How long in seconds the devices of a driver that does not answer are still reported."""
 PATIENCE = 5.0
-"""How long in seconds a scan waits for drivers that answered the last time. Nobody waits for the others."""
+"""How long in seconds a scan waits for drivers that answered the last time. It does not wait for the others."""
 SECONDS = 20.0
 """The longest time in seconds that a driver has for its whole answer."""
 _MOST = 20
 _MOST_BYTES, _MOST_ENTRIES = 1 << 20, 8_000
-"""Limits of the answers of all drivers together. A report that is larger than the server's limits is refused whole."""
+"""Limits of the answers of all drivers together, because the server refuses a larger report as a whole."""
 _AGAIN = 0.5
 _WORD = re.compile(r"[^a-z0-9._-]+")
 _LISTENING = "0A"

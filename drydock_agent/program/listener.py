@@ -111,7 +111,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._places.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Agree on TLS in the thread of the connection, so that nobody holds up the others."""
+        """Agree on TLS in the thread of the connection, so that a slow caller does not block the others."""
         request.settimeout(_IDLE)
         if self._tls is None:
             super().finish_request(request, client_address)
@@ -122,7 +122,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             secured.unwrap()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Drop the connection. What a caller does wrong is no news."""
+        """Drop the connection without a message, because callers cause these errors."""
 
 
 def _cut(request: socket.socket) -> None:

@@ -85,17 +85,9 @@ class StateFolder:
         new = file.with_suffix(".new")
         try:
             new.unlink(missing_ok=True)
-            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb") as opened:
-                opened.write(content)
-                opened.flush()
-                os.fsync(handle)
+            create(new, content)
             new.replace(file)
-            folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync(self.path)
         except OSError as error:
             raise AgentError(f"{file} cannot be written: {error.strerror}.") from None
 
@@ -137,6 +129,24 @@ class StateFolder:
         except OSError:
             return None
         return int(given) if same else None
+
+
+def create(file: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Create a file that does not exist yet, and force its content to the disk. Raises OSError."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(handle, "wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(handle)
+
+
+def sync(folder: Path) -> None:
+    """Force the names in a folder to the disk. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _mapping(document: object) -> Mapping[str, object]:

@@ -21,7 +21,7 @@ from drydock_agent.messages import Order, OrderResult, OrderStatus
 from drydock_agent.package import running_from, version
 from drydock_agent.program.connection import PROGRAM, Connection
 from drydock_agent.program.errors import AgentError
-from drydock_agent.program.state import StateFolder
+from drydock_agent.program.state import StateFolder, create, sync
 
 SECONDS = 90.0
 """Time in seconds for a new version to say hello."""
@@ -145,11 +145,7 @@ class Upgrades:
         if found != wanted:
             raise AgentError(f"The SHA-256 of the file is {found}, and not {wanted} as ordered. Nothing was replaced.")
         new.unlink(missing_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o700)
-        with os.fdopen(handle, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(handle)
+        create(new, content, mode=0o700)
 
     def _exchange(self, program: Path, new: Path) -> None:
         """Put the new file in place in one step, and keep the one before."""
@@ -158,14 +154,10 @@ class Upgrades:
         os.link(program, kept)
         kept.replace(self._previous)
         new.replace(program)
-        folder = os.open(program.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(program.parent)
 
     def _load(self) -> _Record | None:
-        """Return the record. One that cannot be read is dropped, because it must not keep the agent from working."""
+        """Return the record of an unfinished upgrade, or None. A record that cannot be read is deleted."""
         try:
             with self._record.open("rb") as opened:
                 return wire.decoded(_Record, wire.parsed(opened.read(_MOST)), version=1)

@@ -47,7 +47,7 @@ class HttpOperations(Operations):
 def _fields(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the query or body. Fields from `spread` whose value is None are left out."""
     names = {operation.cursor: "cursor", **operation.names}
-    rest = {name: value for name, value in arguments.items() if name not in operation.variables}
+    rest = {name: value for name, value in arguments.items() if _is_sent(operation, name, value)}
     items = rest.pop(operation.spread, {})
     found = {names.get(name, name): value for name, value in rest.items()}
     found |= {flag: True for name, flag in operation.flags.items() if rest[name] is not None and not rest[name]}
@@ -55,6 +55,17 @@ def _fields(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any
         changed = {field.name: getattr(items, field.name) for field in dataclasses.fields(items)}
         items = {name: value for name, value in changed.items() if value is not None}
     return typing.cast("dict[str, Any]", to_json(found | dict(items)))
+
+
+def _is_sent(operation: Operation, name: str, value: Any) -> bool:
+    """Return whether an argument is sent in the query or body.
+
+    A body without the arguments that have their default is also accepted by an older server that does not know them.
+    """
+    if name in operation.variables:
+        return False
+    parameter = operation.parameters.get(name)
+    return operation.method in ("GET", "DELETE") or parameter is None or value != parameter.default
 
 
 def _read(operation: Operation, answer: Any) -> Any:

@@ -107,11 +107,6 @@ def _retire(who: Caller, row: Any, given: FormData) -> str:
     return "The resource is being removed."
 
 
-def _remove(who: Caller, row: Any, given: FormData) -> str:
-    resources.retire(who, row.pk)
-    return "The resource is being removed."
-
-
 def _force(who: Caller, row: Any, given: FormData) -> str:
     resources.force_destroy(who, row.pk, reason=given["message"])
     return "Marked as destroyed."
@@ -215,7 +210,7 @@ RESOURCE_ACTIONS = (
         " a lease holds it.",
     ),
     Action(
-        name="remove", label="Remove", does=_remove, dangerous=True,
+        name="remove", label="Remove", does=_retire, dangerous=True,
         equivalent=declared("change_resource", "drydock resources remove {id}", act="retire"),
         applies=lambda row: _in_service(row) and row.origin == "registered",
         sentence="Drydock removes its files from the host and no longer lists it. This fails while a lease holds it. A "

@@ -16,7 +16,7 @@ from drydock.core.errors import Conflict, InvalidRequest, NotFound
 from drydock.core.units import duration, in_words
 from drydock_client.values import AgentInfo, AgentOrderInfo, JoinCodeInfo
 from leases.agents import endpoints, program
-from leases.agents.enrolment import CLOCK_WARNING, PREFIX, digest, reporting_kind
+from leases.agents.enrolment import CLOCK_WARNING, NO_REPORTS, PREFIX, digest, reporting_kind
 from leases.engine.core.transitions import record_event
 from leases.engine.sync import silent_agents
 from leases.messaging import hints
@@ -62,7 +62,9 @@ def create_join_code(who: Caller, blueprint: str, *, host: str = "", ttl: Any = 
     kind, config = reporting_kind(row)
     place = _place(kind, host) if host else ""
     if place and not kind.accepts_agent(config, place):
-        raise InvalidRequest(f"Blueprint {row.name} has no host {host!r}.", field="host")
+        raise InvalidRequest(
+            f"Blueprint {row.name} takes no reports about host {host!r}.", field="host", hint=NO_REPORTS
+        )
     span = LONGEST_CODE if ttl is None else duration(ttl, field="ttl")
     if not dt.timedelta(0) < span <= LONGEST_CODE:
         raise InvalidRequest(f"A join code can be valid for at most {in_words(LONGEST_CODE)}.", field="ttl")

@@ -44,7 +44,7 @@ class NotCalled(Exception):
 
 
 def announced(agent: Agent, hello: Hello) -> None:
-    """Store the endpoint that an agent announces. One that is not trusted waits for an operator."""
+    """Store the endpoint that an agent announces. An operator must confirm an endpoint that is not trusted."""
     if not hello.endpoint:
         # The one that is known stays: a program that does not listen may just be trying a new version.
         Agent.objects.filter(pk=agent.pk).exclude(offered={}).update(offered={})
@@ -103,7 +103,9 @@ def call(agent_id: int) -> None:
     except NotCalled as error:
         problem = str(error)
         log.info("agent %s at %s was not called: %s", agent.pk, agent.endpoint, error)
-    Agent.objects.filter(pk=agent_id).exclude(call_problem=problem).update(call_problem=problem[:1000])
+    # Not if it has joined again meanwhile, or another endpoint is trusted now.
+    same = Agent.objects.filter(pk=agent_id, endpoint=agent.endpoint, fingerprint=agent.fingerprint)
+    same.exclude(call_problem=problem).update(call_problem=problem[:1000])
 
 
 def start_discovery(agent: Agent, *, seconds: float = SECONDS) -> None:

@@ -28,6 +28,8 @@ from leases.models import Agent, JoinCode, ResourceIdentity
 
 PREFIX = "ddj_"
 """The first letters of every join code."""
+NO_REPORTS = "Its config says which hosts have agents, such as `reports` and `hosts` of kind `accelerators`."
+"""What to do if a blueprint takes no reports about a host."""
 CLOCK_LIMIT = 300.0
 """The largest difference in seconds between the clocks of an agent and of the server at which reports are accepted."""
 CLOCK_WARNING = 60.0
@@ -83,19 +85,9 @@ def join(secret: str, hello: Hello) -> Agent:
     identities = {one.namespace: one.value for one in real(hello.identities)}
     place = code.place or _place(kind, hello, identities)
     if not kind.accepts_agent(config, place):
-        raise NotAllowed(f"Blueprint {blueprint.name} has no host {place!r}.", hint="Add the host to its config first.")
+        raise NotAllowed(f"Blueprint {blueprint.name} takes no reports about host {place!r}.", hint=NO_REPORTS)
     _refuse_second(blueprint, place, identities)
-    known = Agent.objects.select_for_update(no_key=True).filter(blueprint=blueprint, place=place, revoked_at=None)
-    agent = known.first()
-    if agent is not None and agent.joined_at is not None and not code.place:
-        raise Conflict(
-            f"An agent for {place} of blueprint {blueprint.name} has joined before.",
-            hint="To replace that agent, create a join code for its host: "
-            f"`drydock agents join {blueprint.name} --host {place}`.",
-        )
-    every = discovery.interval(blueprint)
-    if agent is None:
-        agent = Agent.objects.create(blueprint=blueprint, place=place, interval=every)
+    agent = _agent_of(blueprint, place, replaces=bool(code.place))
     JoinCode.objects.filter(pk=code.pk).update(used_at=Now())
     # Whoever has a code may replace the agent, so a certificate that was pinned before has no meaning any more.
     Agent.objects.filter(pk=agent.pk).update(
@@ -110,6 +102,23 @@ def join(secret: str, hello: Hello) -> Agent:
     _judge(agent, hello)
     endpoints.announced(Agent.objects.select_related("blueprint").get(pk=agent.pk), hello)
     return Agent.objects.select_related("blueprint").get(pk=agent.pk)
+
+
+def _agent_of(blueprint: Blueprint, place: str, *, replaces: bool) -> Agent:
+    """Return the agent of a place, which is created if it is new. Raises Conflict if it must not be replaced."""
+    known = Agent.objects.select_for_update(no_key=True).filter(blueprint=blueprint, place=place, revoked_at=None)
+    agent: Agent | None = known.first()
+    if agent is None:
+        made = Agent(blueprint=blueprint, place=place, interval=discovery.interval(blueprint))
+        Agent.objects.bulk_create([made], ignore_conflicts=True)  # another code may be used for it at this moment
+        agent = known.get()
+    if agent.joined_at is not None and not replaces:
+        raise Conflict(
+            f"An agent for {place} of blueprint {blueprint.name} has joined before.",
+            hint="To replace that agent, create a join code for its host: "
+            f"`drydock agents join {blueprint.name} --host {place}`.",
+        )
+    return agent
 
 
 @short

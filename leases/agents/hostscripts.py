@@ -130,7 +130,7 @@ fi
 [ "$(getent passwd "$1" | cut -d: -f6)" = "$2" ] || exit 0
 uid=$(id -u "$1") || exit
 [ "$uid" != 0 ] || exit
-# One that a person has started without systemd. Each kill reaches all processes of the account at once.
+# The agent may have been started without systemd. Each kill reaches all processes of the account at once.
 rounds=20
 while :; do
   left=

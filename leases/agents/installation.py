@@ -11,8 +11,8 @@ import contextlib
 import contextvars
 import dataclasses
 import datetime as dt
+import ssl
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from django.db.models.functions import Now
 
@@ -25,12 +25,14 @@ from drydock.core import clock
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound, NotSupported
 from drydock.core.logging import redact
 from drydock_agent.package import Package
+from drydock_agent.program.connection import address_of
+from drydock_agent.program.errors import AgentError
 from drydock_client.values import AgentInstallation
 from interfaces.deadline import Deadline
 from interfaces.errors import CommandFailed
 from interfaces.transport import Transport
 from leases.agents import administration, hostscripts, program
-from leases.agents.enrolment import digest, reporting_kind
+from leases.agents.enrolment import NO_REPORTS, digest, reporting_kind
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction
 from leases.engine.core.transitions import record_event
@@ -118,16 +120,25 @@ def _host(resource_id: int) -> tuple[Resource, Transport]:
 
 
 def _check(server: str, ca: str) -> None:
-    parts = urlsplit(server)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not server.isascii() or len(server) > 500:
+    """Raise InvalidRequest for an address or certificates that the agent on the host would refuse."""
+    hint = "Give the address at which the host reaches this server, such as https://drydock.example.org."
+    if not server or not server.isascii() or len(server) > 500 or " " in server or not server.isprintable():
+        raise InvalidRequest(f"{server!r:.80} is not the address of this server.", field="server", hint=hint)
+    try:
+        address_of(server)
+    except AgentError as error:
+        raise InvalidRequest(str(error), field="server", hint=hint) from None
+    if not ca:
+        return
+    if len(ca) > _MOST_CERTIFICATES or "PRIVATE KEY" in ca:
         raise InvalidRequest(
-            f"{server!r:.80} is not the address of this server.", field="server",
-            hint="Give the address at which the host reaches this server, such as https://drydock.example.org.",
+            f"There is a private key among the certificates, or they have more than {_MOST_CERTIFICATES} characters.",
+            field="ca", hint="Give only the certificates of the authorities that the agent should trust.",
         )  # fmt: skip
-    if any(one.isspace() or not one.isprintable() for one in server) or parts.username or parts.query:
-        raise InvalidRequest("The address must have no user, query or blank.", field="server")
-    if ca and ("-----BEGIN CERTIFICATE-----" not in ca or len(ca) > _MOST_CERTIFICATES):
-        raise InvalidRequest("These are not certificates in PEM.", field="ca")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca)
+    except (ssl.SSLError, ValueError, TypeError):
+        raise InvalidRequest("These are not certificates in PEM.", field="ca") from None
 
 
 def _blueprint(host: Resource, name: str) -> Blueprint:
@@ -137,7 +148,9 @@ def _blueprint(host: Resource, name: str) -> Blueprint:
         if found is None:
             raise NotFound(f"There is no blueprint {name!r}.", field="blueprint")
         if not _accepts(found, host):
-            raise InvalidRequest(f"Blueprint {name} has no host {host.name!r}.", field="blueprint")
+            raise InvalidRequest(
+                f"Blueprint {name} takes no reports about host {host.name!r}.", field="blueprint", hint=NO_REPORTS
+            )
         return found
     fitting = []
     for one in Blueprint.objects.filter(enabled=True, removed_at=None).order_by("name"):
@@ -146,8 +159,15 @@ def _blueprint(host: Resource, name: str) -> Blueprint:
     if len(fitting) == 1:
         return fitting[0]
     names = ", ".join(one.name for one in fitting[:10])
-    said = f"Several blueprints take reports about {host.name}: {names}." if fitting else "No blueprint takes reports."
-    raise InvalidRequest(said, field="blueprint", hint="Name one whose kind takes reports: --blueprint NAME.")
+    if not fitting:
+        raise InvalidRequest(
+            f"No blueprint takes reports about host {host.name!r}.", field="blueprint",
+            hint="Add one: drydock blueprints add NAME accelerators reports=sent",
+        )  # fmt: skip
+    raise InvalidRequest(
+        f"Several blueprints take reports about {host.name}: {names}.", field="blueprint",
+        hint="Choose one of them: --blueprint NAME.",
+    )  # fmt: skip
 
 
 def _accepts(blueprint: Blueprint, host: Resource) -> bool:
@@ -186,7 +206,7 @@ class _Steps:
 
 
 class _Installation:
-    """One installation, step by step."""
+    """An installation of the agent on a host, step by step."""
 
     def __init__(self, who: Caller, host: Resource, blueprint: Blueprint, transport: Transport) -> None:
         self._who, self._host, self._blueprint, self._transport = who, host, blueprint, transport

@@ -17,7 +17,7 @@ from django.db.models.functions import Cast, JSONObject
 
 from blueprints import registry
 from drydock.core.errors import Conflict, DrydockError, NotFound
-from drydock_agent import Device, Hardware, Link
+from drydock_agent import Device, Hardware
 from drydock_agent.pci import NOT_LEASED
 from drydock_agent.scan import CAPTURED
 from drydock_agent.wire import encoded
@@ -257,33 +257,14 @@ def device_info(device: Device, resource: Any) -> DeviceInfo:
         flags = (word for word, on in found.items() if on)
     return DeviceInfo(
         id=device.id, part_of=device.part_of, kind=device.kind, device_class=device.device_class, role=device.role,
-        model=model(device), readiness=device.readiness.value if device.readiness else "",
+        model=device.model, readiness=device.readiness.value if device.readiness else "",
         reason=_why(device, resource), driver=device.driver, numa_node=device.numa_node,
-        iommu_group=device.iommu_group, link=link(device.link), firmware=dict(device.firmware),
+        iommu_group=device.iommu_group, link=str(device.link or ""), firmware=dict(device.firmware),
         memory_mib=device.memory_mib, health=device.health.value if device.health else "",
         resource=None if resource is None else resource.pk,
         resource_state="" if resource is None else ", ".join([resource.state, *flags]),
         leases=() if resource is None else tuple(one["id"] for one in resource.holders), facts=encoded(device),
     )  # fmt: skip
-
-
-def model(device: Device) -> str:
-    """Return the name of a device's model, or its ids if it has none."""
-    ids = ":".join(filter(None, (device.vendor_id, device.device_id)))
-    return device.name or " ".join(filter(None, (device.vendor_name, device.device_name))) or ids
-
-
-def link(found: Link | None) -> str:
-    """Return a PCIe link in words, such as `x8 of x16, 8 of 16 GT/s`."""
-    if found is None:
-        return ""
-    lanes = f"x{found.width}" if found.width else ""
-    if found.max_width and found.max_width != found.width:
-        lanes = f"{lanes or 'unknown width'} of x{found.max_width}"
-    speed = f"{found.speed:g}" if found.speed else ""
-    if found.max_speed and found.max_speed != found.speed:
-        speed = f"{speed} of {found.max_speed:g}" if speed else f"up to {found.max_speed:g}"
-    return ", ".join(filter(None, (lanes, f"{speed} GT/s" if speed else "")))
 
 
 def _counted_as(one: DeviceInfo) -> str:
@@ -321,7 +302,7 @@ _BY_CLASS = """
 
 @dataclass(frozen=True, kw_only=True)
 class ClassFigures:
-    """The numbers of devices of a class in all hosts. Those that are not ready are no resources, or quarantined."""
+    """The numbers of devices of a class in all hosts. Devices that are not ready are quarantined, or not resources."""
 
     name: str
     used: int

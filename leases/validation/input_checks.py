@@ -42,7 +42,7 @@ _WHOLE_REQUESTS = frozenset({"given"})
 
 """Arguments that are whole requests. Errors about them name only the field of the request."""
 
-_OF_THE_HOST = frozenset({"words", "env", "secrets"})
+_OF_THE_HOST = frozenset({"words", "env", "secrets", "ca"})
 
 """Arguments that are checked by the functions that use them, because these know what is valid."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from drydock_agent import MemoryTree
 from drydock_agent.drivers.nvme import Nvme
-from drydock_agent.facts import Health, LoggedError
+from drydock_agent.facts import Hardware, Health, LoggedError
 from drydock_agent.kernel_log import COMMAND, RESET, xids
 from drydock_agent.tools import run
 from tests.agent.hand import GPU_UUID, Hand, gpu_xml
@@ -222,6 +222,17 @@ def test_a_health_log_that_is_missing_or_malformed_changes_nothing():
         assert (found.health, "malformed" in message) == (Health.OK, True)
     assert disk(f"= nvme7\n{json.dumps(HEALTHY | {'critical_warning': 4})}")[0].health is Health.OK
     assert disk(f"= nvme0\n{json.dumps(HEALTHY)}", state="dead")[0].health is Health.FAILED
+
+
+def test_a_number_that_no_report_can_have_is_not_reported():
+    assert disk(f"= nvme0\n{json.dumps(HEALTHY | {'media_errors': '9' * 19})}")[0].counters == {}
+    hand = Hand()
+    folder = hand.function("0000:04:00.0", "144d:a80a", "010802", "nvme")
+    hand.files[f"{folder}/numa_node"] = f"{2**64 - 1}\n"
+    hand.files[f"{folder}/aer_dev_fatal"] = f"TOTAL_ERR_FATAL {2**63}\n"
+    found = hand.scan()
+    assert (found.devices[0].numa_node, found.devices[0].counters) == (None, {})
+    assert Hardware.from_json(found.to_json()) == found
 
 
 def test_the_boot_of_the_host_is_known():

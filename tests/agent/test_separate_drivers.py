@@ -13,8 +13,9 @@ import time
 
 import pytest
 
-from drydock_agent import Drivers, MemoryTree, scan
+from drydock_agent import Device, Drivers, Findings, MemoryTree, scan
 from drydock_agent.cyborg import DriverHello
+from drydock_agent.messages import HardwareReport
 from drydock_agent.program.addresses import Address
 from drydock_agent.program.drivers import SeparateDrivers, secret_in
 from drydock_agent.program.errors import AgentError
@@ -103,6 +104,25 @@ def test_the_hello_of_the_source_document_is_enough(separate, driver):
     assert DriverHello.from_json(said).types == ("qat",)
     assert found(separate) == ([UUID], "")
     assert set(driver.seen) == {f"Bearer {SECRET}"}
+
+
+def test_an_id_that_the_server_refuses_takes_nothing_of_the_other_drivers(separate, driver):
+    class Own:
+        name, classes, paths, tools = "own", ("gpu",), (), {}
+
+        def read(self, tree):
+            return Findings(devices=(Device(id="0000:01:00.0"),))
+
+    register(separate, driver.server_port)
+    for id in ("x" * 201, "two\nlines"):
+        device = {"id": id, "readiness": "ready"}
+        specs = {"device_type": "CRYPTO", "acc_capability": {"device": device}}
+        driver.content = json.dumps({"hardware": [entry(acc_specs=specs)]}).encode()
+        separate.ask()
+        hardware = scan(MemoryTree({}), drivers=separate.with_own(Drivers(drivers=(Own(),))))
+        HardwareReport(sequence=1, boot_id="", time="2026-01-01T00:00:00Z", hardware=hardware)
+        assert [one.id for one in hardware.devices] == ["0000:01:00.0"]
+        assert "more than 200 characters, or unprintable ones" in hardware.warnings[0].message
 
 
 def test_a_driver_that_hangs_is_waited_for_once_and_its_devices_stay(driver):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blueprints.amounts import CLASSES, Amounts
@@ -24,6 +24,7 @@ def test_a_lease_takes_one_slot_unless_it_says_otherwise() -> None:
     assert not Amounts().fits_in(Amounts(slots=0))
 
 
+@settings(deadline=None)
 @given(_amounts, _amounts)
 def test_it_fits_exactly_when_every_class_does(asked: Amounts, total: Amounts) -> None:
     plain = all(getattr(asked, name) <= getattr(total, name) for name in CLASSES)
@@ -31,6 +32,7 @@ def test_it_fits_exactly_when_every_class_does(asked: Amounts, total: Amounts) -
     assert asked.fits_in(total) == (plain and extra)
 
 
+@settings(deadline=None)
 @given(_amounts)
 def test_everything_fits_in_itself_and_in_more(asked: Amounts) -> None:
     assert asked.fits_in(asked)

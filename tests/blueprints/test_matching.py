@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 
 from blueprints import registry
 from blueprints.local.kind import LocalHost
@@ -71,12 +71,14 @@ _ALPHA: Case = ((Match("alpha", "in", "want_alpha"),), {"alpha": True}, {"want_a
 _NESTED: Case = ((Match("alpha", "=", "want_alpha"),), {"alpha": [True]}, {"want_alpha": [1]})
 
 
+@settings(deadline=None)
 @given(cases())
 @example(_ALPHA)
 def test_it_has_an_answer_for_every_json(case: Case) -> None:
     assert bool(misses(*case)) is not _fits(case)
 
 
+@settings(deadline=None)
 @given(likely_cases())
 @example(_NESTED)
 def test_it_follows_the_operators(case: Case) -> None:

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drydock.cli.ssh import PREFIX, endpoint_of
+from drydock.cli.ssh.connection import PREFIX, endpoint_of
 from drydock.core.errors import InvalidRequest
 from drydock_client.values import AccessInfo, Bastion, HostKey
 from interfaces.endpoints import SshEndpoint

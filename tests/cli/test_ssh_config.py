@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from drydock.cli import ssh, ssh_config
+from drydock.cli.ssh import config as ssh_config
+from drydock.cli.ssh import connection
 from drydock.cli.toolkit.exits import stoppable
 from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.keys import new_key_pair
@@ -150,10 +151,10 @@ def test_the_agent_goes_though_ssh_hangs_up_while_it_ends(tmp_path, monkeypatch)
         os.kill(os.getpid(), signal.SIGHUP)
         end(self, *how)
 
-    monkeypatch.setattr(ssh, "lease_key", lambda client, lease: new_key_pair("test").private)
+    monkeypatch.setattr(connection, "lease_key", lambda client, lease: new_key_pair("test").private)
     monkeypatch.setattr(KeyAgent, "__exit__", hung_up)
     before = signal.getsignal(signal.SIGHUP)
-    with stoppable(), ssh.connection(None, INFO, agent=agent):
+    with stoppable(), connection.connection(None, INFO, agent=agent):
         assert agent.exists()
     assert not agent.exists()
     assert signal.getsignal(signal.SIGHUP) is before

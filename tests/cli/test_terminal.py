@@ -106,7 +106,7 @@ def test_a_pipe_gets_the_bytes_of_a_job_as_they_are() -> None:
 
 
 def test_everything_is_written_through_one_module() -> None:
-    for file in sorted(Path(ROOT, "drydock/cli").glob("*.py")):
+    for file in sorted(Path(ROOT, "drydock/cli").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             assert called != "print" or file.name == "output.py", f"{file.name}:{node.lineno}"  # type: ignore[attr-defined]

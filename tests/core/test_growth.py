@@ -12,7 +12,7 @@ from collections.abc import Callable
 from io import BytesIO
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blueprints.cloud.userdata import LIMIT, cloud_config
@@ -127,12 +127,14 @@ def test_user_data_that_no_document_holds_are_a_clear_refusal(text: str) -> None
         cloud_config(text)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="[]{}-?:,&*!|>'\"%@` \n\tab01.~<=#\\", max_size=300))
 def test_any_user_data_are_a_mapping_or_a_clear_refusal(text: str) -> None:
     with contextlib.suppress(ValueError):
         assert isinstance(cloud_config(text), dict)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab*", max_size=12), st.text(alphabet="ab", max_size=12))
 def test_stars_match_as_in_a_regular_expression(pattern: str, text: str) -> None:
     import re

@@ -11,7 +11,7 @@ from drydock.core.errors import InvalidRequest
 from leases.engine.lifecycle import release
 from leases.engine.scheduling import request
 from leases.messaging.inline import settle
-from leases.models import Lease, Resource, Share
+from leases.models import Event, Lease, Resource, Share
 from leases.operations import callers, leases
 from leases.reasons import Reason
 from leases.validation.requests import read
@@ -125,6 +125,11 @@ def test_what_no_host_has_is_waited_for_until_it_is_there(tree, group):
         "The 4 leases of the group are granted together in one host. "
         "No host has everything that they request; lab has only 2 of 3 fake_activated (color=gpu)."
     )
+    for _ in range(2):
+        Lease.objects.filter(pk__in=[one.pk for one in found]).update(due_at=None)
+        settle()
+    kinds = Event.objects.filter(lease=found[0], kind__startswith="lease.waiting").values_list("kind", flat=True)
+    assert list(kinds) == ["lease.waiting_group"], "every look says the same"
     tree("large", gpus=3)
     settle()
     settle()

@@ -144,6 +144,20 @@ def test_a_resource_whose_check_reports_failed_health_is_taken_out_like_an_unhea
     assert (lease.state, lease.reason) == ("broken", "unhealthy")
 
 
+def test_a_failed_resource_serves_no_new_leases_while_its_checks_are_counted(blueprint, ail, ask, until, root):
+    pool = blueprint(config={"provider": "t"}, max_resources=0)
+    added = resources.register(root, pool.name, {"name": "server"})
+    resource = until(Resource.objects.get(pk=added.id), state="active")
+    ail(resource, Health(state="failed", reason="DIMM 3 has uncorrectable errors."))
+    assert not resource.quarantined
+    lease = ask()
+    settle()
+    lease.refresh_from_db()
+    assert lease.state == "pending"
+    ail(resource, WORN)
+    assert until(lease, state="active").resource_id == resource.pk
+
+
 def test_failed_health_counts_for_a_resource_that_is_switched_off(blueprint, ail, ask, until, settings, root):
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"check_failure_limit": 1})
     pool = blueprint(config={"provider": "t"}, max_resources=0)

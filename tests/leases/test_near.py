@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from blueprints.amounts import CLASSES, Amounts
@@ -13,7 +14,7 @@ from blueprints.localities import LEVELS, Locality
 from chaos.proof import tree_violations
 from drydock.core.errors import Conflict, InvalidRequest
 from leases.engine.lifecycle import release
-from leases.engine.placement.assignment import Place, Rule, distance_between, goes, nearest, vicinities
+from leases.engine.placement.assignment import Option, Rule, distance_between, goes, nearest, vicinities
 from leases.engine.placement.constraints import PlacementRequest
 from leases.messaging.inline import settle
 from leases.models import Lease, LeaseGroup, Resource, Share
@@ -26,22 +27,22 @@ C: Locality = ("node 0", "port 2", "switch 3")
 D: Locality = ("node 1", "port 3", "switch 4")
 
 
-def device(pk: int, locality: Locality, *, slots: int = 1) -> Place:
+def device(pk: int, locality: Locality, *, slots: int = 1) -> Option:
     free = dict.fromkeys(CLASSES, 0) | {"slots": slots}
-    return Place(resource_id=pk, parent_id=1000, free=free, locality=locality)
+    return Option(resource_id=pk, parent_id=1000, free=free, locality=locality)
 
 
-HOST = Place(resource_id=1000, parent_id=None, free=dict.fromkeys(CLASSES, 0) | {"slots": 8})
+HOST = Option(resource_id=1000, parent_id=None, free=dict.fromkeys(CLASSES, 0) | {"slots": 8})
 
 
-def solved(groups: list[tuple[list[Place], int, int]], rule: Rule) -> list[Place] | None:
+def solved(groups: list[tuple[list[Option], int, int]], rule: Rule) -> list[Option] | None:
     """Solve for groups of (options, number of members, slots of each)."""
     options = [one for one, n, _ in groups for _ in range(n)]
     requests = [PlacementRequest(type="x", amounts=Amounts(slots=slots)) for _, n, slots in groups for _ in range(n)]
     return nearest(options, requests, rule, vicinities(options, requests, rule))
 
 
-def by_force(groups: list[tuple[list[Place], int, int]], rule: Rule) -> int | None:
+def by_force(groups: list[tuple[list[Option], int, int]], rule: Rule) -> int | None:
     """Return the farness of the nearest of all possible sets."""
     options = [one for one, n, _ in groups for _ in range(n)]
     requests = [PlacementRequest(type="x", amounts=Amounts(slots=slots)) for _, n, slots in groups for _ in range(n)]
@@ -94,6 +95,7 @@ def hosts(draw):
     return groups, different, held
 
 
+@hypothesis_settings(deadline=None)
 @given(hosts())
 @example(([([device(1, A), device(2, A)], 1, 1), ([device(1, A)], 1, 1)], "", ()))
 def test_the_choice_is_as_near_as_the_nearest_of_all_sets(case):

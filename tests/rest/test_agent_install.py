@@ -26,6 +26,7 @@ from leases.operations import resources
 from leases.operations.callers import caller
 from tests.blueprints import host_peers as peers
 from tests.blueprints.host_peers import WORKER
+from tests.client.test_tls import certificate
 from tests.rest.test_agent_program import server  # noqa: F401
 from tests.rest.test_agent_upgrade import remade
 
@@ -69,6 +70,12 @@ def arguments():
         thread.join()
 
 
+def authority(folder: Path) -> tuple[str, str]:
+    """Return a certificate in PEM, and its key."""
+    certificate_of, _, key = certificate(folder, "authority", "127.0.0.1").read_text().partition("-----BEGIN PRIVATE")
+    return certificate_of, f"-----BEGIN PRIVATE{key}"
+
+
 def known(account: str) -> bool:
     return account in {entry.pw_name for entry in pwd.getpwall()}
 
@@ -92,10 +99,12 @@ def host(blueprint, until, who):
         yield row
 
 
-def test_install_again_and_uninstall(server, host, layout, who):  # noqa: F811
+def test_install_again_and_uninstall(server, host, layout, who, tmp_path):  # noqa: F811
     offered = agents.current_program()
+    pem, _ = authority(tmp_path)
+    several = pem * 10
     with arguments() as seen:
-        made = agents.install_agent(who, host.pk, server=server.url)
+        made = agents.install_agent(who, host.pk, server=server.url, ca=several)
     assert any(b"drydock-agent.pyz" in one for one in seen)
     assert not any(b"ddj_" in one or b"ddk_" in one for one in seen), "every account can read arguments"
     assert (made.version, made.sha256, made.started) == (offered.version, offered.sha256, False)
@@ -105,6 +114,7 @@ def test_install_again_and_uninstall(server, host, layout, who):  # noqa: F811
     assert agent.reported_at is not None, "it has reported"
     folder, file = Path(layout.folder), Path(layout.folder) / "program/drydock-agent.pyz"
     assert file.read_bytes() == offered.content
+    assert (folder / "ca.pem").read_text() == several
     owner = pwd.getpwnam(layout.account).pw_uid
     for path in (folder, file, folder / "agent.json"):
         assert (path.stat().st_uid, path.stat().st_mode & 0o077) == (owner, 0), path
@@ -180,8 +190,9 @@ def test_the_rest_api_installs_too_and_says_which_step_failed(host, layout, api,
     assert operator("DELETE", f"resources/{host.pk}/agent")["steps"] == ["Remove the agent"]
 
 
-def test_requests_that_cannot_be_met_change_nothing(host, blueprint, who, owner, layout):
+def test_requests_that_cannot_be_met_change_nothing(host, blueprint, who, owner, layout, tmp_path):
     url = "https://drydock.example.org"
+    pem, key = authority(tmp_path)
     wrong = (
         (NotAllowed, lambda: agents.install_agent(caller(owner), host.pk, server=url)),
         (NotAllowed, lambda: agents.uninstall_agent(caller(owner), host.pk)),
@@ -189,13 +200,23 @@ def test_requests_that_cannot_be_met_change_nothing(host, blueprint, who, owner,
         (InvalidRequest, lambda: agents.install_agent(who, host.pk, server="")),
         (InvalidRequest, lambda: agents.install_agent(who, host.pk, server="https://a b")),
         (InvalidRequest, lambda: agents.install_agent(who, host.pk, server="ftp://a")),
+        (InvalidRequest, lambda: agents.install_agent(who, host.pk, server="https://[a")),
+        (InvalidRequest, lambda: agents.install_agent(who, host.pk, server="https://a:70000")),
+        (InvalidRequest, lambda: agents.install_agent(who, host.pk, server="http://a")),
         (InvalidRequest, lambda: agents.install_agent(who, host.pk, server=url, ca="no certificate")),
+        (InvalidRequest, lambda: agents.install_agent(who, host.pk, server=url, ca=pem.replace("M", "Z"))),
+        (InvalidRequest, lambda: agents.install_agent(who, host.pk, server=url, ca=pem + key)),
         (NotFound, lambda: agents.install_agent(who, host.pk, server=url, blueprint="none")),
         (DrydockError, lambda: agents.install_agent(who, host.pk, server=url, blueprint="lab")),
     )
     for error, call in wrong:
         with pytest.raises(error):
             call()
+    blueprint("read", kind="accelerators", resource_type="accelerator")
+    with pytest.raises(InvalidRequest, match="Blueprint read takes no reports about host 'node-1'"):
+        agents.install_agent(who, host.pk, server=url, blueprint="read")
+    with pytest.raises(InvalidRequest, match="Blueprint read takes no reports about host 'node-1'"):
+        agents.create_join_code(who, "read", host="node-1")
     blueprint("others", kind="accelerators", resource_type="accelerator", config={"reports": "sent"})
     with pytest.raises(InvalidRequest, match="Several blueprints take reports about node-1: devices, others"):
         agents.install_agent(who, host.pk, server=url)

@@ -177,6 +177,8 @@ def test_it_waits_for_a_server_that_is_away(tmp_path, program, devices, chief, t
         ("ftp://127.0.0.1", "is not the address of a server"),
         ("https://ann:pw@127.0.0.1", "no user"),
         ("http://127.0.0.1:99999", "not a number from 1 to 65535"),
+        ("https://[drydock", "its host is not valid"),
+        ("https://:pw@127.0.0.1", "no user"),
     ],
 )
 def test_an_address_to_which_no_token_may_be_sent(program, url, said):

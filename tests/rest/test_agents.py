@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import threading
 import uuid
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
@@ -185,10 +186,34 @@ def test_two_agents_cannot_be_one_host(joined, who):
     Agents("node-2", OTHER).hello(f"Join {code}")
 
 
+WAITED_FOR = "SELECT 1 FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid"
+
+
+def test_two_codes_for_one_new_host_are_used_at_once(pool, who):
+    code, stored, over = agents.create_join_code(who, "cards").code, threading.Event(), threading.Event()
+
+    def other():
+        with transaction.atomic():
+            Agent.objects.create(blueprint=pool, place="node-1", interval=60.0, joined_at=Now())
+            stored.set()
+            while not rows(WAITED_FOR) and not over.wait(0.05):
+                pass
+        connection.close()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert stored.wait(20)
+    try:
+        assert "has joined before" in Agents().hello(f"Join {code}", code=409)["detail"]
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_a_blueprint_says_which_places_have_agents(blueprint, who):
     blueprint("few", kind="fake_reported", config={"provider": "e", "places": ["node-7"]}, max_resources=0)
     found = Agents().hello(f"Join {agents.create_join_code(who, 'few').code}", code=403)
-    assert "has no host 'node-1'" in found["detail"]
+    assert "takes no reports about host 'node-1'" in found["detail"]
     Agents("node-7").hello(f"Join {agents.create_join_code(who, 'few').code}")
 
 

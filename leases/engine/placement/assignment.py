@@ -17,7 +17,7 @@ from leases.engine.placement.pending import read_json
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Option:
     """A resource that a member could be assigned to."""
 
     resource_id: int
@@ -58,7 +58,7 @@ class Rule:
     same: str = ""
     different: str = ""
     near: str = ""
-    held: tuple[Place, ...] = ()
+    held: tuple[Option, ...] = ()
 
 
 def rule_of(group_id: int) -> Rule:
@@ -69,7 +69,7 @@ def rule_of(group_id: int) -> Rule:
         " WHERE l.group_id = %s AND l.state IN ('acquired', 'active')",
         (group_id,),
     )
-    there = tuple(Place(resource_id=i, parent_id=p, free={}, locality=tuple(where)) for i, p, where in held)
+    there = tuple(Option(resource_id=i, parent_id=p, free={}, locality=tuple(where)) for i, p, where in held)
     return Rule(same=same, different=different, near=near, held=there)
 
 
@@ -109,7 +109,7 @@ def total(requests: Iterable[PlacementRequest]) -> Amounts:
     return Amounts(**amounts, extra=dict(extra))
 
 
-def places(placement: PlacementRequest, *, limit: int | None = None, when_empty: bool = False) -> list[Place]:
+def options_for(placement: PlacementRequest, *, limit: int | None = None, when_empty: bool = False) -> list[Option]:
     """Return the resources that a member could use now, starting with those reserved for its group. Locks nothing.
 
     Returns at most `limit` resources, by default the candidate limit of the installation. If `when_empty` is true,
@@ -125,7 +125,7 @@ def places(placement: PlacementRequest, *, limit: int | None = None, when_empty:
         FROM leases_resource r WHERE {room.text}
         ORDER BY r.reserved_for_id IS NULL, {worse}r.id LIMIT {limit or settings.DRYDOCK.candidate_limit}"""
     return [
-        Place(
+        Option(
             resource_id=i, parent_id=p, reserved=reserved, degraded=degraded, locality=tuple(where),
             free=dict(zip(CLASSES, free, strict=True)) | (read_json(extra) or {}),
         )
@@ -140,8 +140,8 @@ _STEPS = 20_000
 
 
 def assign(
-    options: list[list[Place]], requests: list[PlacementRequest], rule: Rule, budget: list[int] | None = None
-) -> list[Place] | None:
+    options: list[list[Option]], requests: list[PlacementRequest], rule: Rule, budget: list[int] | None = None
+) -> list[Option] | None:
     """Assign a resource to every pending member by the group's rule. Return None if that is impossible.
 
     A pure function that runs a bounded depth-first search. Successive members with the same list of options have equal
@@ -150,18 +150,18 @@ def assign(
     """
     budget = [_STEPS] if budget is None else budget
 
-    def extend(chosen: list[Place], start: int) -> list[Place] | None:
+    def extend(chosen: list[Option], start: int) -> list[Option] | None:
         member = len(chosen)
         if member == len(options):
             return chosen
         if not member or options[member] is not options[member - 1]:
             start = 0
-        for n, place in enumerate(options[member][start:], start):
+        for n, option in enumerate(options[member][start:], start):
             budget[0] -= 1
             if budget[0] < 0:
                 return None
-            if goes(place, requests[member], chosen, requests, rule):
-                found = extend([*chosen, place], n)
+            if goes(option, requests[member], chosen, requests, rule):
+                found = extend([*chosen, option], n)
                 if found is not None:
                     return found
         return None
@@ -170,50 +170,51 @@ def assign(
 
 
 def goes(
-    place: Place, placement: PlacementRequest, chosen: Sequence[Place], requests: Sequence[PlacementRequest], rule: Rule
+    option: Option, placement: PlacementRequest, chosen: Sequence[Option], requests: Sequence[PlacementRequest],
+    rule: Rule,
 ) -> bool:  # fmt: skip
-    """Return whether a member with the request `placement` may be assigned to `place`.
+    """Return whether a member with the request `placement` may be assigned to `option`.
 
-    `chosen` contains the places to which the members with `requests` are already assigned.
+    `chosen` contains the resources to which the members with `requests` are already assigned.
 
     The group's rule must permit the assignment, and the resource must have room for all members that are assigned to
     the resource.
     """
-    beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == place.resource_id]
-    return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)
+    beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == option.resource_id]
+    return _keeps(option, [*rule.held, *chosen], rule) and _has_room_beside(option, placement, beside)
 
 
-def _keeps(place: Place, chosen: list[Place], rule: Rule) -> bool:
-    def of(what: str, one: Place) -> int | None:
+def _keeps(option: Option, chosen: list[Option], rule: Rule) -> bool:
+    def of(what: str, one: Option) -> int | None:
         return one.parent_id if what == "parent" else one.resource_id
 
     if (
         rule.same in ("resource", "parent")
         and chosen
-        and (of(rule.same, place) is None or of(rule.same, place) != of(rule.same, chosen[0]))
+        and (of(rule.same, option) is None or of(rule.same, option) != of(rule.same, chosen[0]))
     ):
         return False
-    return not rule.different or of(rule.different, place) not in {of(rule.different, one) for one in chosen}
+    return not rule.different or of(rule.different, option) not in {of(rule.different, one) for one in chosen}
 
 
-def _has_room_beside(place: Place, own: PlacementRequest, beside: list[PlacementRequest]) -> bool:
+def _has_room_beside(option: Option, own: PlacementRequest, beside: list[PlacementRequest]) -> bool:
     if beside and (own.exclusive or any(placement.exclusive for placement in beside)):
         return False
     needed = total([own, *beside])
     asked = {name: getattr(needed, name) for name in CLASSES} | dict(needed.extra)
-    return all(amount <= place.free.get(name, 0) for name, amount in asked.items())
+    return all(amount <= option.free.get(name, 0) for name, amount in asked.items())
 
 
-def fitting(request: PlacementRequest, options: Sequence[Place]) -> int:
+def fitting(request: PlacementRequest, options: Sequence[Option]) -> int:
     """Return how many members with this request fit on these resources."""
     return sum(_times(request, one) for one in options)
 
 
-def _times(request: PlacementRequest, place: Place) -> int:
+def _times(request: PlacementRequest, option: Option) -> int:
     if request.exclusive:
         return 1
     asked = {name: getattr(request.amounts, name) for name in CLASSES} | dict(request.amounts.extra)
-    return min((place.free.get(name, 0) // amount for name, amount in asked.items() if amount), default=0)
+    return min((option.free.get(name, 0) // amount for name, amount in asked.items() if amount), default=0)
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -227,7 +228,7 @@ class Vicinity:
     name: str
 
 
-def vicinities(options: list[list[Place]], requests: list[PlacementRequest], rule: Rule) -> list[Vicinity]:
+def vicinities(options: list[list[Option]], requests: list[PlacementRequest], rule: Rule) -> list[Vicinity]:
     """Return the places in a host that have enough resources for every member, the narrowest first.
 
     Counts only, so that it is cheap: members that ask for different things may still compete for one resource. A
@@ -238,11 +239,11 @@ def vicinities(options: list[list[Place]], requests: list[PlacementRequest], rul
     anywhere = Counter[int]()
     found: dict[tuple[int, str], Counter[int]] = {}
     for key, n in kinds.items():
-        for place in options[n]:
-            times = _times(requests[n], place)
-            if not place.is_device:
+        for option in options[n]:
+            times = _times(requests[n], option)
+            if not option.is_device:
                 anywhere[key] += times
-            for where in place.within:
+            for where in option.within:
                 found.setdefault(where, Counter())[key] += times
     held = [one.within for one in rule.held if one.is_device]
     return sorted(
@@ -254,8 +255,8 @@ def vicinities(options: list[list[Place]], requests: list[PlacementRequest], rul
 
 
 def nearest(
-    options: list[list[Place]], requests: list[PlacementRequest], rule: Rule, found: Sequence[Vicinity]
-) -> list[Place] | None:
+    options: list[list[Option]], requests: list[PlacementRequest], rule: Rule, found: Sequence[Vicinity]
+) -> list[Option] | None:
     """Assign resources of one host to all members, with the shortest possible distance between the devices.
 
     `found` is the result of `vicinities` for `options`. If the rule is `require`, returns None if the devices share no
@@ -266,9 +267,8 @@ def nearest(
     ruled out in polynomial time; otherwise by a bounded search.
     """
     budget = [_STEPS]
-    for place in found:
-        level = LEVELS - place.farness
-        chosen = _assign_within(options, requests, rule, (level, place.name), budget)
+    for one in found:
+        chosen = _assign_within(options, requests, rule, (LEVELS - one.farness, one.name), budget)
         if chosen is not None:
             return chosen
     chosen = _assign_within(options, requests, rule, None, budget)
@@ -276,65 +276,65 @@ def nearest(
     return None if rule.near == "require" and apart is not None and not apart.place else chosen
 
 
-def distance_between(chosen: Sequence[Place], rule: Rule) -> Distance | None:
+def distance_between(chosen: Sequence[Option], rule: Rule) -> Distance | None:
     """Return the distance between the devices of a group, or None if the group has fewer than two devices."""
     devices = {one.resource_id: one.locality for one in (*rule.held, *chosen) if one.is_device}
     return localities.distance(devices.values()) if len(devices) > 1 else None
 
 
 def _assign_within(
-    options: list[list[Place]], requests: list[PlacementRequest], rule: Rule, where: tuple[int, str] | None,
+    options: list[list[Option]], requests: list[PlacementRequest], rule: Rule, where: tuple[int, str] | None,
     budget: list[int],
-) -> list[Place] | None:  # fmt: skip
+) -> list[Option] | None:  # fmt: skip
     """Assign resources in one place, or anywhere in the host if `where` is None.
 
     Options are tried in the order of their positions, so that the devices are near one another within the place too.
     Degraded ones come last.
     """
-    kinds: dict[int, list[Place]] = {}
+    kinds: dict[int, list[Option]] = {}
     for request, one in zip(requests, options, strict=True):
         if id(one) not in kinds:
-            inside = [place for place in one if _is_within(place, where) and _times(request, place)]
-            kinds[id(one)] = sorted(inside, key=lambda place: (place.degraded, place.locality))
+            inside = [option for option in one if _is_within(option, where) and _times(request, option)]
+            kinds[id(one)] = sorted(inside, key=lambda option: (option.degraded, option.locality))
     within = [kinds[id(one)] for one in options]
     if rule.different or not _one_each(within, requests):
         return assign(within, requests, rule, budget)
     return _match(within)
 
 
-def _is_within(place: Place, where: tuple[int, str] | None) -> bool:
-    return where is None or not place.is_device or where in place.within
+def _is_within(option: Option, where: tuple[int, str] | None) -> bool:
+    return where is None or not option.is_device or where in option.within
 
 
-def _one_each(options: list[list[Place]], requests: list[PlacementRequest]) -> bool:
+def _one_each(options: list[list[Option]], requests: list[PlacementRequest]) -> bool:
     """Return whether no resource has room for two of the members that could use it."""
     slots: dict[int, list[int]] = {}
     free: dict[int, int] = {}
     for request, one in zip(requests, options, strict=True):
-        for place in one if not request.exclusive else ():
-            slots.setdefault(place.resource_id, []).append(request.amounts.slots)
-            free[place.resource_id] = place.free["slots"]
+        for option in one if not request.exclusive else ():
+            slots.setdefault(option.resource_id, []).append(request.amounts.slots)
+            free[option.resource_id] = option.free["slots"]
     return all(len(found) < 2 or sum(sorted(found)[:2]) > free[pk] for pk, found in slots.items())
 
 
-def _match(options: list[list[Place]]) -> list[Place] | None:
+def _match(options: list[list[Option]]) -> list[Option] | None:
     """Assign a resource of its own to each member, by augmenting paths. Return None if that is impossible."""
-    chosen: dict[int, tuple[int, Place]] = {}
+    chosen: dict[int, tuple[int, Option]] = {}
 
     def give(member: int, seen: set[int]) -> bool:
-        there = [place for place in options[member] if place.resource_id not in seen]
-        free = next((place for place in there if place.resource_id not in chosen), None)
+        there = [option for option in options[member] if option.resource_id not in seen]
+        free = next((option for option in there if option.resource_id not in chosen), None)
         if free is not None:
             chosen[free.resource_id] = member, free
             return True
-        for place in there:
-            if place.resource_id not in seen:
-                seen.add(place.resource_id)
-                if give(chosen[place.resource_id][0], seen):
-                    chosen[place.resource_id] = member, place
+        for option in there:
+            if option.resource_id not in seen:
+                seen.add(option.resource_id)
+                if give(chosen[option.resource_id][0], seen):
+                    chosen[option.resource_id] = member, option
                     return True
         return False
 
     if not all(give(member, set()) for member in range(len(options))):
         return None
-    return [place for _, place in sorted(chosen.values(), key=lambda one: one[0])]
+    return [option for _, option in sorted(chosen.values(), key=lambda one: one[0])]

@@ -221,11 +221,11 @@ def is_free(placement: PlacementRequest) -> Sql:
 
 
 def _is_healthy(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that excludes degraded resources, unless they are the last resort.
+    """Return an SQL condition that excludes failed resources, and degraded ones unless they are the last resort.
 
     The literal lets the planner use the index of healthy resources, so that many degraded ones cost nothing.
     """
-    return Sql("TRUE") if placement.may_be_degraded else Sql("r.health = 'ok'")
+    return Sql("r.health <> 'failed'") if placement.may_be_degraded else Sql("r.health = 'ok'")
 
 
 def _is_open(placement: PlacementRequest) -> Sql:

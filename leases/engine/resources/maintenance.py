@@ -228,7 +228,7 @@ _SWITCH_DUE = """
 
 def check_power() -> int:
     """Start to switch the resources whose power state differs from the requested one, unless they are busy."""
-    return each(_switch, [row for row in rows(_SWITCH_DUE) if isinstance(registry.kind(row[1]), Powers)])
+    return each(_switch, [row for row in rows(_SWITCH_DUE) if isinstance(attempt(registry.kind, row[1]), Powers)])
 
 
 @short

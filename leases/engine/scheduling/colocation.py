@@ -11,14 +11,14 @@ from django.conf import settings
 from blueprints.localities import LEVELS
 from leases.engine.core.database import rows, run
 from leases.engine.placement.assignment import (
-    Place,
+    Option,
     Rule,
     Vicinity,
     assign,
     distance_between,
     fitting,
     nearest,
-    places,
+    options_for,
     vicinities,
 )
 from leases.engine.placement.claims import Obstacle
@@ -42,22 +42,22 @@ class Shortage:
 
 @dataclass(frozen=True, kw_only=True)
 class _Host:
-    """A host with the places in it that could serve each member. Members that ask for the same share one list."""
+    """A host with the resources in it that could serve each member. Members that ask for the same share one list."""
 
     id: int
-    options: list[list[Place]]
+    options: list[list[Option]]
 
     def has_enough(self, requests: list[PlacementRequest]) -> bool:
-        """Return whether each distinct request has enough places, if the other requests use none of these places."""
+        """Return whether each distinct request has enough resources, if the other requests use none of these."""
         wanted = Counter(map(id, self.options))
         distinct = {id(one): (request, one) for request, one in zip(requests, self.options, strict=True)}
         return all(fitting(request, one) >= wanted[key] for key, (request, one) in distinct.items())
 
 
-def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    """Return places for all members in one host, or None if no host can serve them all.
+def choose(requests: list[PlacementRequest], rule: Rule) -> list[Option] | None:
+    """Return resources for all members in one host, or None if no host can serve them all.
 
-    If the members should be near one another, compares the first suitable hosts and chooses the one whose places have
+    If the members should be near one another, compares the first suitable hosts and chooses the one whose resources have
     the shortest distance.
     """
     for hosts in _found(requests, rule, when_empty=False):
@@ -66,15 +66,15 @@ def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
     return None
 
 
-def _best(hosts: list[_Host], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
+def _best(hosts: list[_Host], requests: list[PlacementRequest], rule: Rule) -> list[Option] | None:
     able = [host for host in hosts if host.has_enough(requests)]
     if rule.near:
         return _nearest(able, requests, rule)
     return next((found for host in able if (found := assign(host.options, requests, rule)) is not None), None)
 
 
-def _nearest(hosts: list[_Host], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    """Return the nearest places. Hosts that cannot have nearer ones than those already found are left out."""
+def _nearest(hosts: list[_Host], requests: list[PlacementRequest], rule: Rule) -> list[Option] | None:
+    """Return the nearest resources. Hosts that cannot have nearer ones than those already found are left out."""
     best, farness = None, LEVELS + 1
     shared = [(host, vicinities(host.options, requests, rule)) for host in hosts]
     for host, narrow in sorted(shared, key=lambda one: _bound(one[1])):
@@ -90,24 +90,24 @@ def _bound(shared: Sequence[Vicinity]) -> int:
     return shared[0].farness if shared else LEVELS
 
 
-def _farness(chosen: Sequence[Place], rule: Rule) -> int:
+def _farness(chosen: Sequence[Option], rule: Rule) -> int:
     apart = distance_between(chosen, rule)
     return apart.farness if apart is not None else -1
 
 
 def _found(requests: list[PlacementRequest], rule: Rule, *, when_empty: bool) -> Iterator[list[_Host]]:
-    """Yield hosts in which each member finds a place, page by page."""
+    """Yield hosts in which each member finds a resource, page by page."""
     kinds, kind_of = _kinds(requests)
     if rule.held:
         yield _hosts([rule.held[0].resource_id], kinds, kind_of, when_empty=when_empty)
         return
-    firsts = [places(kind, when_empty=when_empty) for kind in kinds]
+    firsts = [options_for(kind, when_empty=when_empty) for kind in kinds]
     if not all(firsts):
         return
     rarest = min(range(len(kinds)), key=lambda n: (len(firsts[n]), not kinds[n].exclusive))
     limit, tried = settings.DRYDOCK.candidate_limit, set[int]()
     for page in _PAGES:
-        seeds = firsts[rarest] if page == 1 else places(kinds[rarest], limit=page * limit, when_empty=when_empty)
+        seeds = firsts[rarest] if page == 1 else options_for(kinds[rarest], limit=page * limit, when_empty=when_empty)
         new = [one.resource_id for one in seeds if one.resource_id not in tried]
         tried.update(new)
         yield _hosts(new, kinds, kind_of, when_empty=when_empty)
@@ -139,16 +139,16 @@ def _hosts(
     seeds: Sequence[int], kinds: Sequence[PlacementRequest], kind_of: Sequence[int], *, when_empty: bool,
     partly: bool = False,
 ) -> list[_Host]:  # fmt: skip
-    """Return the hosts that contain the given resources, with the places in them that could serve each member.
+    """Return the hosts that contain the given resources, with the resources in them that could serve each member.
 
-    Hosts without a place for each member are left out unless `partly` is true.
+    Hosts without a resource for each member are left out unless `partly` is true.
     """
     host_of = {below: host for host, below in rows(_TREES, (list(seeds),))} if seeds else {}
     inside = tuple(host_of)
-    there: dict[int, list[list[Place]]] = {host: [[] for _ in kinds] for host in host_of.values()}
+    there: dict[int, list[list[Option]]] = {host: [[] for _ in kinds] for host in host_of.values()}
     for n, kind in enumerate(kinds if inside else ()):
-        for place in places(replace(kind, only_resources=inside), limit=len(inside), when_empty=when_empty):
-            there[host_of[place.resource_id]][n].append(place)
+        for option in options_for(replace(kind, only_resources=inside), limit=len(inside), when_empty=when_empty):
+            there[host_of[option.resource_id]][n].append(option)
     return [
         _Host(id=host, options=[options[n] for n in kind_of])
         for host, options in there.items()
@@ -161,7 +161,7 @@ def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
     if rule.near != "require":
         rule = replace(rule, near="")
     kinds, kind_of = _kinds(requests)
-    able: dict[int, list[Place]] = {}
+    able: dict[int, list[Option]] = {}
     for hosts in _found(requests, rule, when_empty=True):
         able = {host.id: found for host in hosts if (found := _best([host], requests, rule)) is not None}
         if able:
@@ -171,7 +171,7 @@ def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
     elif rule.held:
         seeds = [rule.held[0].resource_id]
     else:
-        seeds = [one.resource_id for kind in kinds for one in places(kind, when_empty=True)]
+        seeds = [one.resource_id for kind in kinds for one in options_for(kind, when_empty=True)]
     hosts = _hosts(seeds, kinds, kind_of, when_empty=not able, partly=True)
     far = {pk: _farness(chosen, rule) for pk, chosen in able.items() if rule.near}
     closest = min(hosts, key=lambda host: (sum(_lacks(host, requests)), far.get(host.id, 0)), default=None)
@@ -190,7 +190,7 @@ def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
 
 
 def _lacks(host: _Host, requests: Sequence[PlacementRequest]) -> list[float]:
-    """Return for each member the part of the members with the same request that find no place in the host."""
+    """Return for each member the part of the members with the same request that find no resource in the host."""
     found = []
     for request, options in zip(requests, host.options, strict=True):
         alike = sum(one is options for one in host.options)

@@ -14,13 +14,13 @@ from leases.engine.core.database import bound_lock_waits, rows, run, short
 from leases.engine.core.transitions import explain
 from leases.engine.placement import budgets, claims, quotas
 from leases.engine.placement.assignment import (
-    Place,
+    Option,
     Rule,
     assign,
     distance_between,
     goes,
     narrowed,
-    places,
+    options_for,
     rule_of,
 )
 from leases.engine.placement.claims import finish_claim
@@ -131,7 +131,9 @@ def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = T
         if not keep:
             claims.unreserve(member.id)
         if member.id not in kept or acted[member.id] is None:
-            explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again())
+            decision = acted.get(member.id)
+            decided = {"verdicts": [verdict.to_json() for verdict in decision.verdicts]} if decision else {}
+            explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again(), **decided)
     return Outcome.NO_ROOM
 
 
@@ -173,21 +175,21 @@ def _spread(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
 
     Returns the members that found no resource.
     """
-    chosen: list[Place] = []
+    chosen: list[Option] = []
     placed: list[PendingLease] = []
     without = []
     for member in found:
         asked = [one.placement for one in placed]
-        there = {place.resource_id for place in chosen}
-        options = sorted(places(member.placement), key=lambda place: place.resource_id not in there)
-        place = next((one for one in options if goes(one, member.placement, chosen, asked, rule)), None)
-        if place is None:
+        there = {option.resource_id for option in chosen}
+        options = sorted(options_for(member.placement), key=lambda option: option.resource_id not in there)
+        option = next((one for one in options if goes(one, member.placement, chosen, asked, rule)), None)
+        if option is None:
             without.append(member)
             continue
-        chosen.append(place)
+        chosen.append(option)
         placed.append(member)
-        if not place.reserved:
-            run(_RESERVE, (member.id, place.resource_id))
+        if not option.reserved:
+            run(_RESERVE, (member.id, option.resource_id))
     return without
 
 
@@ -219,7 +221,10 @@ def _make_room(group_id: int, member: PendingLease) -> Decision | None:
 
 
 def _carry_out(group_id: int, member: PendingLease, decision: Decision) -> Decision | None:
-    """Carry out the decision for a member. Return it, or None if a resource was built or reserved."""
+    """Carry out the decision for a member, unless it only waits for a host. Return the decision.
+
+    Returns None if a resource was built or reserved.
+    """
     if isinstance(decision, Reclaim) and _has_room_now(group_id, member):
         return None
     if isinstance(decision, Build):
@@ -227,7 +232,9 @@ def _carry_out(group_id: int, member: PendingLease, decision: Decision) -> Decis
         return None
     if not isinstance(decision, Refuse) and not _stalls(decision) and _reserve_busy(member):
         return None
-    allocate.act(member, decision)
+    # What a group in one host waits for is said by `_wait`. Otherwise each look would change the reason twice.
+    if not isinstance(decision, Wait) or _stalls(decision) or rule_of(group_id).same != "host":
+        allocate.act(member, decision)
     return decision
 
 
@@ -293,19 +300,19 @@ def _grant(group_id: int, *, may_be_degraded: bool = False) -> Outcome:
     return _take(group_id, found, chosen, rule)
 
 
-def _choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    """Return a place for each member, or None if there is no room for all."""
+def _choose(requests: list[PlacementRequest], rule: Rule) -> list[Option] | None:
+    """Return a resource for each member, or None if there is no room for all."""
     if rule.same != "host":
-        return assign([places(one) for one in narrowed(requests, rule)], requests, rule)
+        return assign([options_for(one) for one in narrowed(requests, rule)], requests, rule)
     return colocation.choose(requests, rule)
 
 
-def _take(group_id: int, found: list[PendingLease], chosen: list[Place], rule: Rule) -> Outcome:
-    ids = tuple(place.resource_id for place in chosen)
+def _take(group_id: int, found: list[PendingLease], chosen: list[Option], rule: Rule) -> Outcome:
+    ids = tuple(option.resource_id for option in chosen)
     _lock(ids)
-    for member, place in zip(found, chosen, strict=True):
+    for member, option in zip(found, chosen, strict=True):
         within = (*member.placement.within, *ids)
-        room = claims.find(replace(member.placement, only_resources=(place.resource_id,), within=within))
+        room = claims.find(replace(member.placement, only_resources=(option.resource_id,), within=within))
         if room is None:
             raise Busy
         claims.unreserve(member.id)
@@ -315,16 +322,16 @@ def _take(group_id: int, found: list[PendingLease], chosen: list[Place], rule: R
     return Outcome.GRANTED
 
 
-def _costs(found: list[PendingLease], chosen: list[Place]) -> dict[int, float]:
+def _costs(found: list[PendingLease], chosen: list[Option]) -> dict[int, float]:
     """Return the hourly cost of each member by lease id."""
-    where = {member.id: place.resource_id for member, place in zip(found, chosen, strict=True)}
+    where = {member.id: option.resource_id for member, option in zip(found, chosen, strict=True)}
     return budgets.costs(where, {member.id: member.placement for member in found})
 
 
-def _taken(found: list[PendingLease], chosen: list[Place]) -> list[Amounts]:
+def _taken(found: list[PendingLease], chosen: list[Option]) -> list[Amounts]:
     """Return the amounts that each member would take; an exclusive lease takes the whole resource."""
     pairs = zip(found, chosen, strict=True)
-    return [place.whole if one.placement.exclusive else one.placement.amounts for one, place in pairs]
+    return [option.whole if one.placement.exclusive else one.placement.amounts for one, option in pairs]
 
 
 def _within_quotas(found: list[PendingLease], amounts: list[Amounts]) -> bool:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from drydock.cli import ssh
+from drydock.cli.ssh import connection
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit import output, session
 from drydock.cli.toolkit.exits import guarded, is_a, stoppable
@@ -121,7 +121,7 @@ def _reached() -> Iterator[tuple[LeaseInfo, SshEndpoint, bool]]:
                 if is_a(error, NotSupported, LeaseEnded, Unreachable):
                     continue
                 raise
-            yield lease, ssh.endpoint_of(info), info.own_keys
+            yield lease, connection.endpoint_of(info), info.own_keys
 
 
 def _names(lease: LeaseInfo) -> list[str]:
@@ -177,10 +177,10 @@ def ssh_proxy(
     with stoppable():
         client = o.client()
         info = client.access(lease)
-        there = ssh.endpoint_of(info)
-        with ssh.connection(client, info, agent=agent) as (begin, _):
+        there = connection.endpoint_of(info)
+        with connection.connection(client, info, agent=agent) as (begin, _):
             if there.bastion:
-                code = ssh.run([*begin, "-W", f"[{there.host}]:{there.port}", "--", ssh.BASTION])
+                code = connection.run([*begin, "-W", f"[{there.host}]:{there.port}", "--", connection.BASTION])
                 raise typer.Exit(code)
             _relay(there)
 
