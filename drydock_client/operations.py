@@ -55,6 +55,8 @@ class Operation:
     """The name of a mapping parameter whose items become fields of the body or query."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Maps parameters to the names of their fields in the body or query, where these differ."""
+    optional: tuple[str, ...] = ()
+    """Parameters that are left out of the request if they are empty, because older servers do not know them."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Maps parameters to the query flag that represents an empty collection, which differs from None."""
     cursor: str = ""

@@ -48,6 +48,7 @@ def _fields(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any
     """Return the fields of the query or body. Fields from `spread` whose value is None are left out."""
     names = {operation.cursor: "cursor", **operation.names}
     rest = {name: value for name, value in arguments.items() if name not in operation.variables}
+    rest = {name: value for name, value in rest.items() if value or name not in operation.optional}
     items = rest.pop(operation.spread, {})
     found = {names.get(name, name): value for name, value in rest.items()}
     found |= {flag: True for name, flag in operation.flags.items() if rest[name] is not None and not rest[name]}

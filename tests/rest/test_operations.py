@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -35,6 +37,21 @@ def test_clients_have_all_that_is_declared_and_leave_nothing_open(client: type[C
     assert not inspect.isabstract(client)
     for name in OPERATIONS:
         assert inspect.signature(getattr(client, name)) == inspect.signature(getattr(Client, name)), name
+
+
+class _Sent:
+    """Stands for the connection: records what a client sends, and answers with nothing."""
+
+    def send(self, method: str, path: str, body: dict[str, Any], **_: Any) -> None:
+        self.body = body
+
+
+def test_optional_parameters_are_not_sent_to_servers_that_may_not_know_them() -> None:
+    made = HttpClient.__new__(HttpClient)
+    made.http, declared = _Sent(), replace(OPERATIONS["confirm_agent"], result=None)  # type: ignore[assignment]
+    for endpoint, sent in (("", {}), ("10.0.0.5:1337", {"endpoint": "10.0.0.5:1337"})):
+        made.carry_out(declared, {"id": 1, "fingerprint": "ab", "endpoint": endpoint})
+        assert made.http.body == {"fingerprint": "ab"} | sent
 
 
 @pytest.mark.parametrize("declared", OPERATIONS.values(), ids=lambda one: one.name)
