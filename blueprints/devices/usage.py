@@ -47,7 +47,7 @@ for word do
   path=${word##* } rest=${word% *} number=${rest#* }
   if [ "$number" = - ]; then
     [ -c "$path" ] && [ ! -L "$path" ] || continue
-    number=$(number_of "$path") || exit $?
+    number=$(number_of "$path" 2>/dev/null) || continue
   fi
   case $kept in *" $number "*) continue;; esac
   all="$all $number"

@@ -241,6 +241,39 @@ def test_a_node_that_became_another_device_is_closed_as_that_device(place: Place
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_node_that_may_not_be_touched_keeps_no_lease_from_ending(place: Place) -> None:
+    """A forged report names it, or a new version knows more devices of the host itself."""
+    account, device = place.account(0), place.device(0)
+    grant(place.shell, account, "lease0", [device])
+    protected = place.folder / "bad"
+    make_node(protected, "1:3")
+    named = Device(id="x", nodes=(Node(path=str(protected)), *device.nodes))
+    for _ in range(2):
+        (said,) = revoke(place.shell, account, "lease0", [named])
+        assert said == f"{protected} (1:3) is a device of the host itself, and was left as it is."
+    assert end_users(place.shell, account, [named]) == ()
+    assert remaining(place.shell, account, "lease0", [named]) == ()
+    with pytest.raises(DeviceRefused, match="device of the host itself"):
+        close(place.shell, [named])
+    assert [path.stat().st_mode & 0o777 for path in (protected, Path(device.nodes[0].path))] == [0o666, 0o600]
+    hand_back(place.shell, [named])
+    assert Path(device.nodes[0].path).stat().st_mode & 0o777 == 0o666
+
+    # An earlier version opened it: it becomes what it was.
+    grant(place.shell, account, "lease0", [device])
+    record = device_peers.RECORD
+    (record / f"leases/{account.uid}/lease0").write_text(f"E 10:229 {protected}\n")
+    (record / "found/10:229").write_text(f"666 0 0 {protected}\n")
+    protected.unlink()
+    make_node(protected, "10:229", mode=0o660)
+    os.chown(protected, 0, account.gid)
+    assert revoke(place.shell, account, "lease0", []) == ()
+    found = protected.stat()
+    assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o666, 0, 0)
+    assert remaining(place.shell, account, "lease0", [Device(id="x", nodes=(Node(path=str(protected)),))]) == ()
+    hand_back(place.shell, [device])
+
+
 def test_processes_that_use_what_was_taken_back_are_ended(place: Place) -> None:
     account, other = place.account(0), place.account(1)
     shared = place.node(2, name="control", shared=True)
