@@ -443,6 +443,37 @@ time.sleep(300)
     process.communicate()
 
 
+LAST_THREAD = """
+import ctypes, os, platform, threading, time
+exits = {"x86_64": 60}.get(platform.machine(), 93)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+def work():
+    opened = os.open(NODE, os.O_RDONLY)
+    assert libc.mmap(None, ctypes.c_size_t(4096), 1, 2, opened, ctypes.c_long(0)) != ctypes.c_void_p(-1).value
+    os.close(opened)
+    time.sleep(0.1)
+    print("there", flush=True)
+    time.sleep(300)
+threading.Thread(target=work).start()
+libc.syscall(exits, 0)
+"""
+
+
+def test_a_mapping_of_a_process_whose_first_thread_has_exited_is_found(place: Place) -> None:
+    node = place.folder / "zero"
+    make_node(node, "1:5")
+    program = LAST_THREAD.replace("NODE", repr(str(node)))
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "there\n"
+    peers.eventually(lambda: "State:\tZ" in Path(f"/proc/{process.pid}/status").read_text())
+    found = [one for one in users(place.shell, ["1:5"]) if one.pid == process.pid]
+    process.kill()
+    process.communicate()
+    assert [one.number for one in found] == ["1:5"]
+
+
 class TestOverSsh:
     """The login shell of a confined account enters its group."""
 
