@@ -108,6 +108,7 @@ def _draft(
         "identities": dict(device.identities), "attributes": _steady(device), "iommu_group": device.iommu_group,
         "interfaces": list(_texts(device, "interfaces")), "attach": attach_of(config, device),
         "group": others_of_group(hardware, device), "sriov": bool(device.total_vfs),
+        "readiness": device.readiness.value if device.readiness else "",
     }  # fmt: skip
     unnamed = why_not_named(known)
     return Draft(

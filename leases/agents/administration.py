@@ -34,7 +34,7 @@ _ORDERS_SHOWN = 10
 def agents(who: Caller, *, blueprint: str | None = None, all_: bool = False) -> list[AgentInfo]:
     """Return the agents by blueprint and place. Raises NotAllowed."""
     operator_only(who, "see agents")
-    found = Agent.objects.select_related("blueprint").order_by("blueprint__name", "place", "id")
+    found = Agent.objects.select_related("blueprint").defer("secrets").order_by("blueprint__name", "place", "id")
     if blueprint is not None:
         found = found.filter(blueprint__name=blueprint)
     if not all_:
@@ -201,7 +201,7 @@ def _expire(row: Agent) -> None:
 
 def _with_orders() -> QuerySet[Agent]:
     orders = Prefetch("orders", AgentOrder.objects.order_by("-id"))
-    return Agent.objects.select_related("blueprint").prefetch_related(orders)
+    return Agent.objects.select_related("blueprint").defer("secrets").prefetch_related(orders)
 
 
 def _missing(agent_id: int) -> NotFound:
