@@ -104,7 +104,7 @@ def gpu_address(known: Json) -> str:
     Raises InvalidRequest if it is not exactly one: nvidia-smi takes lists, and the id of a slice begins with that of
     its GPU. Both come from a report, which an agent that was taken over can forge.
     """
-    id, part_of, is_slice = known["id"], known["part_of"], known.get("class") == "gpu_slice"
+    id, part_of, is_slice = str(known["id"]), known["part_of"], known.get("class") == "gpu_slice"
     whole = id.partition("/")[0] if is_slice else id
     if address(whole) != whole or (is_slice and part_of != whole):
         named = f"{id!r:.60}" + (f", part of {part_of!r:.60}," if part_of else "")
@@ -134,9 +134,10 @@ def known_of(spec: Spec) -> Json:
     """
     known: Json = spec.resource.facts["device"]
     facts = spec.lease.facts if spec.lease is not None else {}
-    if "opens" in facts and facts["opens"]["resource"] == spec.resource.id:
-        return known | facts["opens"]
-    if "opens" not in facts and facts.get("device") == known["id"]:
+    opened: Json = facts.get("opens", {})
+    if opened and opened["resource"] == spec.resource.id:
+        return known | opened
+    if not opened and facts.get("device") == known["id"]:
         return known | {"nodes": facts["nodes"]}  # an earlier version opened it
     return known
 
