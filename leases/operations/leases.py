@@ -162,10 +162,13 @@ def explain_group(
     of_blueprints = infos.verdicts(v.to_json() for one in found.decisions for v in one.verdicts)
     verdicts = tuple(dict.fromkeys([*of_hosts, *of_blueprints]))
     refused = next((one for one in found.decisions if isinstance(one, Refuse)), None)
-    if found.granted or refused is None:
-        outcome = "granted" if found.granted else "wait"
-        return Explanation(outcome=outcome, reason=found.reason, message=found.message, verdicts=verdicts)
-    return Explanation(outcome="refuse", reason=Reason.REFUSED, message=refused.message, verdicts=verdicts)
+    if refused is not None:
+        return Explanation(outcome="refuse", reason=Reason.REFUSED, message=refused.message, verdicts=verdicts)
+    outcome, message = "granted" if found.granted else "wait", found.message
+    if found.decisions and all(isinstance(one, Build) for one in found.decisions):
+        builders = dict.fromkeys(v.blueprint for v in verdicts if v.answer == "build")
+        outcome, message = "build", f"{message} {', '.join(builders)} would build what is missing."
+    return Explanation(outcome=outcome, reason=found.reason, message=message, verdicts=verdicts)
 
 
 def _rehearsed(waiter: pending.PendingLease) -> Explanation:
