@@ -205,7 +205,7 @@ def prospects(requests: list[PlacementRequest], rule: Rule) -> list[Prospect]:
     kinds, kind_of = _kinds(requests)
     seeds = list(dict.fromkeys(one.resource_id for kind in kinds for one in places(kind, when_empty=True)))
     empty = {host.id: host for host in _hosts(seeds, kinds, kind_of, when_empty=True, partly=True)}
-    found = []
+    found: list[tuple[tuple[bool, bool, float, int], int, Prospect]] = []
     for host in _hosts(seeds, kinds, kind_of, when_empty=False, partly=True):
         now = _best([host], requests, rule)
         later = now or _best([empty[host.id]], requests, rule)
