@@ -466,11 +466,13 @@ def test_a_mapping_of_a_process_whose_first_thread_has_exited_is_found(place: Pl
     program = LAST_THREAD.replace("NODE", repr(str(node)))
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout
-    assert process.stdout.readline() == "there\n"
-    peers.eventually(lambda: "State:\tZ" in Path(f"/proc/{process.pid}/status").read_text())
-    found = [one for one in users(place.shell, ["1:5"]) if one.pid == process.pid]
-    process.kill()
-    process.communicate()
+    try:
+        assert process.stdout.readline() == "there\n"
+        peers.eventually(lambda: "State:\tZ" in Path(f"/proc/{process.pid}/status").read_text())
+        found = [one for one in users(place.shell, ["1:5"]) if one.pid == process.pid]
+    finally:
+        process.kill()
+        process.communicate()
     assert [one.number for one in found] == ["1:5"]
 
 
