@@ -67,11 +67,13 @@ class Agents(Operations):
         Raises NotFound, NotAllowed.
         """
 
-    @operation("POST", "agents/{id}/confirm", "Confirm the certificate of an agent", scope="operate")
-    def confirm_agent(self, id: int, fingerprint: str) -> AgentInfo:
+    @operation("POST", "agents/{id}/confirm", "Confirm the endpoint of an agent", scope="operate")
+    def confirm_agent(self, id: int, fingerprint: str, *, endpoint: str = "") -> AgentInfo:
         """Trust the endpoint and the certificate that an agent announced, so that the server may call it.
 
-        `fingerprint` is the SHA-256 of the certificate, as `drydock-agent status` shows it on the agent's host. Raises
+        `fingerprint` is the SHA-256 of the certificate, as `drydock-agent status` shows it on the agent's host.
+        `endpoint` is the HOST:PORT that was shown as announced; if the agent announces another one by now, nothing is
+        trusted. It may be omitted only while the agent has announced the certificate with no other endpoint. Raises
         NotFound, NotAllowed, Conflict.
         """
 

@@ -55,6 +55,19 @@ class Leases(Operations):
     def explain(self, request: Request) -> Explanation:
         """Return what would happen to a request now, with the verdict on every candidate. Writes nothing."""
 
+    @operation(
+        "POST", "groups/explain", "Explain a request for a group", body="Group", query="For",
+        names={"requests": "leases"}, owned=True,
+    )  # fmt: skip
+    def explain_group(
+        self, requests: Sequence[Request], *, same: str = "", different: str = "", near: str = ""
+    ) -> Explanation:  # fmt: skip
+        """Return what would happen to a group of leases now, with the verdict on each host. Writes nothing.
+
+        The arguments are those of `request_group`. The verdicts name hosts if the leases must be in one host
+        (`same="host"`), and say how far apart the devices would be, or what the host lacks.
+        """
+
     @operation("GET", "leases/{id}", "Get a lease, or wait for it", query="Wait", waits="lease", tagged=True)
     def lease(self, id: int) -> LeaseInfo:
         """Return a lease with its place in the queue, its current step, and the verdicts on all candidates."""

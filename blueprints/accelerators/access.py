@@ -8,7 +8,7 @@ from contextlib import suppress
 from blueprints import devices
 from blueprints.accelerators import nvidia
 from blueprints.accelerators.host import host_of, shell
-from blueprints.accelerators.nodes import isolated, lacks_nodes
+from blueprints.accelerators.nodes import closable, isolated, known_of, lacks_nodes, opens
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.devices import Account, DeviceRefused, Holder
 from blueprints.hosts import lease_of
@@ -27,8 +27,10 @@ def find_account(spec: Spec, memo: Json) -> Answer:
     lease, known = lease_of(spec), spec.resource.facts["device"]
     if lacks_nodes(known) and spec.config.isolation != _NONE:
         return _refused("no_nodes", f"The device nodes of {known['id']} are not known, so they cannot be isolated.")
+    isolated(known)
+    facts = {"opens": opens(spec)}
     if not known["nodes"]:
-        return Ready(facts={"isolation": _NONE})
+        return Ready(facts=facts | {"isolation": _NONE})
     host = host_of(lease)
     if host is None:
         return host_gone()
@@ -36,11 +38,11 @@ def find_account(spec: Spec, memo: Json) -> Answer:
     control = host.control()
     if control is not None and (between in ("uid", _WHOLE) or spec.config.isolation == _NONE):
         account = Account.of(control)
-        return Ready(facts={"account": {"uid": account.uid, "gid": account.gid}})
+        return Ready(facts=facts | {"account": {"uid": account.uid, "gid": account.gid}})
     if control is None and (between == _WHOLE or host.asked.exclusive):
-        return Ready(facts={"isolation": _WHOLE})
+        return Ready(facts=facts | {"isolation": _WHOLE})
     if spec.config.isolation == _NONE:
-        return Ready(facts={"isolation": _NONE})
+        return Ready(facts=facts | {"isolation": _NONE})
     return _refused(
         "no_isolation",
         f"Leases share an account on {host.resource.name}, or can become root there, so the device nodes of "
@@ -55,7 +57,7 @@ def open_device(spec: Spec, memo: Json) -> Answer:
     there = shell(spec)
     if there is not None:
         there.run("true")
-    lease, known = lease_of(spec), spec.resource.facts["device"]
+    lease, known = lease_of(spec), known_of(spec)
     host = host_of(lease)
     if host is None:
         return host_gone()
@@ -89,13 +91,14 @@ def close_device(spec: Spec, memo: Json) -> Answer:
     if there is None:
         return Ready() if account is None or spec.resource.host() is None else no_control()
     there.run("true")
-    device = isolated(spec.resource.facts["device"])
+    device = closable(known_of(spec))
+    left: tuple[str, ...] = ()
     # An account that cannot become root has not opened anything.
     with suppress(*() if account else (CannotBecomeRoot,)):
         if device.nodes:
             devices.withdraw(there, [device])
-            devices.revoke(there, account, lease_of(spec).key, [device])
-    return Ready()
+            left = devices.revoke(there, account, lease_of(spec).key, [device])
+    return Ready(log=" ".join(left))
 
 
 @told
@@ -104,7 +107,7 @@ def end_use(spec: Spec, memo: Json) -> Answer:
     there, account = shell(spec), account_of(lease_of(spec))
     if there is None or account is None:
         return Ready()
-    device = isolated(spec.resource.facts["device"])
+    device = closable(known_of(spec))
     if left := devices.end_users(there, account, [device]):
         return Wait(after=2.0, sentence=f"{_named(left)} still use the device {device.id}.")
     return Ready()
@@ -116,7 +119,7 @@ def prove_closed(spec: Spec, memo: Json) -> Answer:
     there, account = shell(spec), account_of(lease_of(spec))
     if there is None or account is None:
         return Ready()
-    device = isolated(spec.resource.facts["device"])
+    device = closable(known_of(spec))
     if left := devices.remaining(there, account, lease_of(spec).key, [device]):
         return Failed(scope=Scope.STEP, code="still_open", message=" ".join(left))
     return Ready()
@@ -124,7 +127,7 @@ def prove_closed(spec: Spec, memo: Json) -> Answer:
 
 def keep_closed(spec: Spec) -> str:
     """Close the nodes of a device to everyone but root while no lease holds it. Return why that is not possible."""
-    device = isolated(spec.resource.facts["device"])
+    device = closable(known_of(spec))
     if not device.nodes or spec.config.isolation == _NONE or (there := shell(spec)) is None:
         return ""
     try:
@@ -137,7 +140,7 @@ def keep_closed(spec: Spec) -> str:
 @told
 def hand_back(spec: Spec, memo: Json) -> Answer:
     """Hand the device back with the owner and mode that its nodes had. It stays in its host."""
-    device = isolated(spec.resource.facts["device"])
+    device = closable(known_of(spec))
     if device.nodes and (there := shell(spec)) is not None:
         # An account that cannot become root has not changed anything.
         with suppress(CannotBecomeRoot):

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from blueprints.accelerators import health, nvidia
 from blueprints.accelerators.host import hardware_of
+from blueprints.accelerators.nodes import known_of
 from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope, Wait
 from blueprints.hosts import lease_of
 from blueprints.hostshell import CannotBecomeRoot, told
@@ -23,7 +24,7 @@ _SLACK_MIB = 64
 def restore_settings(spec: Spec, memo: Json) -> Answer:
     """Set the compute mode and power limit as they are declared or were before the lease, and undo locked clocks."""
     before = _wanted(spec)
-    if not before or spec.resource.facts["device"]["class"] != "gpu" or (gpu := nvidia.gpu_of(spec)) is None:
+    if not before or known_of(spec)["class"] != "gpu" or (gpu := nvidia.gpu_of(spec)) is None:
         return Ready()
     if (now := gpu.read()) is None:
         return _without_tool(spec)
@@ -49,7 +50,7 @@ def wait_until_idle(spec: Spec, memo: Json) -> Answer:
         return Ready()
     if (now := gpu.read()) is None:
         return _without_tool(spec)
-    whole = spec.resource.facts["device"]["class"] == "gpu"
+    whole = known_of(spec)["class"] == "gpu"
     looks, was_reset = memo.get("looks", 0), memo.get("reset", False)
     left = _left(now, before, whole=whole)
     if not left and (was_reset or not whole or spec.config.reset != "always"):
@@ -68,7 +69,7 @@ def wait_until_idle(spec: Spec, memo: Json) -> Answer:
 @told
 def repair(spec: Spec, memo: Json) -> Answer:
     """Reset a GPU if errors since the lease began say so. One that a reset does not repair is taken out of service."""
-    known, host, before = spec.resource.facts["device"], spec.resource.host(), lease_of(spec).facts.get("errors")
+    known, host, before = known_of(spec), spec.resource.host(), lease_of(spec).facts.get("errors")
     if known["vendor"] != VENDOR or not before or host is None or memo.get("reset"):
         return Ready()
     found = hardware_of(spec.config, host, only=health.drivers_of(known["class"]))

@@ -20,7 +20,7 @@ from blueprints.accelerators.layouts import (
     outdated,
 )
 from blueprints.accelerators.locality import localities
-from blueprints.accelerators.nodes import nodes_of
+from blueprints.accelerators.nodes import nodes_of, why_not_named
 from blueprints.amounts import Amounts
 from blueprints.answers import Health, Json
 from blueprints.identities import Identity, real
@@ -102,6 +102,15 @@ def _draft(
     name = device.device_class or device.kind
     captured = CAPTURED in hardware.traits
     nodes = nodes_of(config, hardware, device, captured=captured)
+    known: Json = {
+        "id": device.id, "class": name, "vendor": _vendor(hardware, device), "nodes": list(nodes.own),
+        "shared": list(nodes.shared), "captured": captured, "part_of": device.part_of,
+        "identities": dict(device.identities), "attributes": _steady(device), "iommu_group": device.iommu_group,
+        "interfaces": list(_texts(device, "interfaces")), "attach": attach_of(config, device),
+        "group": others_of_group(hardware, device), "sriov": bool(device.total_vfs),
+        "readiness": device.readiness.value if device.readiness else "",
+    }  # fmt: skip
+    unnamed = why_not_named(known)
     return Draft(
         name=f"{name} {device.id}",
         identity=identity(host, device.id),
@@ -112,14 +121,8 @@ def _draft(
         capacity=Amounts(slots=0) if container else Amounts(extra={name: 1}),
         traits=_traits(hardware, device),
         locality=locality,
-        facts={"host": host, "device": {
-            "id": device.id, "class": name, "vendor": _vendor(hardware, device), "nodes": list(nodes.own),
-            "shared": list(nodes.shared), "captured": captured, "part_of": device.part_of,
-            "identities": dict(device.identities), "attributes": _steady(device), "iommu_group": device.iommu_group,
-            "interfaces": list(_texts(device, "interfaces")), "attach": attach_of(config, device),
-            "group": others_of_group(hardware, device), "sriov": bool(device.total_vfs),
-        }},
-        refused="" if container else refused,
+        facts={"host": host, "device": known},
+        refused=unnamed or ("" if container else refused),
         health=_health(hardware, device),
         outdated=outdated(config, hardware, device),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from dataclasses import replace
 from blueprints.accelerators import bitstreams
 from blueprints.accelerators.bitstreams import BadImage, Image
 from blueprints.accelerators.host import ScanFailed, hardware_of, pci_function, shell
+from blueprints.accelerators.nodes import known_of
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.contract import DeclaredAct, Fields, Step
 from blueprints.hosts import lease_of
@@ -146,7 +147,7 @@ def program_for_lease(spec: Spec, memo: Json) -> Answer:
 def blank(spec: Spec, memo: Json) -> Answer:
     """Program the blank image after a lease, unless the FPGA reports it already, and prove it."""
     images, asked = spec.config.images, _asked(spec)
-    if not images or spec.resource.facts["device"]["class"] != "fpga" or spec.resource.host() is None:
+    if not images or known_of(spec)["class"] != "fpga" or spec.resource.host() is None:
         return Ready()
     if "stage" in memo:
         return _programmed(spec, memo, memo["image"])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from blueprints.accelerators.host import ScanFailed, shell
+from blueprints.accelerators.nodes import gpu_address, is_nvidia_gpu, known_of
 from blueprints.answers import Json
 from blueprints.hostshell import HostShell
 from blueprints.specs import Spec
 from drydock_agent import Device, MemoryTree
-from drydock_agent.drivers.nvidia import VENDOR, Nvidia
+from drydock_agent.drivers.nvidia import Nvidia
 from drydock_agent.kernel_log import RESET
 from interfaces.errors import CommandFailed
 
@@ -48,13 +49,13 @@ them."""
 
 
 class Gpu:
-    """A GPU, or the GPU that a slice is part of."""
+    """A GPU, or the GPU that a slice is part of. Raises InvalidRequest if its id does not name exactly one."""
 
     def __init__(self, there: HostShell, tools: str, known: Json) -> None:
         self._there = there
         self._tools = tools
         self._known = known
-        self._id = known["part_of"] or known["id"]
+        self._id = gpu_address(known)
 
     def read(self) -> Device | None:
         """Return what nvidia-smi says about the device now, or None if the host has no nvidia-smi.
@@ -120,12 +121,12 @@ def changed(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str
 
 
 def gpu_of(spec: Spec) -> Gpu | None:
-    """Return the GPU of a resource, or None if it is no NVIDIA GPU, or its host is out of reach for good.
+    """Return the GPU of a resource, or None if it is not an NVIDIA GPU, or its host is out of reach for good.
 
     A captured GPU is not in its host, so it only has the tool that the config names.
     """
-    known, tools = spec.resource.facts["device"], spec.config.tools
-    if known["vendor"] != VENDOR or known["class"] not in ("gpu", "gpu_slice") or (known["captured"] and not tools):
+    known, tools = known_of(spec), spec.config.tools
+    if not is_nvidia_gpu(known) or (known["captured"] and not tools):
         return None
     there = shell(spec)
     return Gpu(there, tools, known) if there is not None else None

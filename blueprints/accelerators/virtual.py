@@ -10,6 +10,7 @@ from blueprints import devices
 from blueprints.accelerators import access, hostscripts, layouts
 from blueprints.accelerators.host import host_of, pci_function, shell
 from blueprints.accelerators.layouts import Network
+from blueprints.accelerators.nodes import known_of
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.devices import Account, Link
 from blueprints.devices.values import DeviceRefused, refused_by
@@ -74,7 +75,7 @@ def restore_settings(spec: Spec, memo: Json) -> Answer:
 @told
 def attach(spec: Spec, memo: Json) -> Answer:
     """Move the interfaces of the device into the network namespace of the lease's account, if that is declared."""
-    lease, known = lease_of(spec), spec.resource.facts["device"]
+    lease, known = lease_of(spec), known_of(spec)
     if known.get("attach") != "netns":
         return Ready()
     host = host_of(lease)
@@ -120,7 +121,7 @@ def attach(spec: Spec, memo: Json) -> Answer:
 def detach(spec: Spec, memo: Json) -> Answer:
     """Move the interfaces back to the host as they were, and prove that nothing is left of them."""
     lease = lease_of(spec)
-    if spec.resource.facts["device"].get("attach") != "netns" or spec.resource.host() is None:
+    if known_of(spec).get("attach") != "netns" or spec.resource.host() is None:
         return Ready()
     if (there := shell(spec)) is None:
         return access.no_control()

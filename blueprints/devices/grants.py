@@ -28,13 +28,15 @@ def grant(there: HostShell, account: Account, key: str, devices: Sequence[Device
     )
 
 
-def revoke(there: HostShell, account: Account | None, key: str, devices: Sequence[Device]) -> None:
+def revoke(there: HostShell, account: Account | None, key: str, devices: Sequence[Device]) -> tuple[str, ...]:
     """Take the devices of the lease `key` back. May be repeated.
 
     Their nodes are then open to root only. Running processes keep what they have open: end them, and see `users`.
-    If the account is not known, it is that to which the host has granted them. Raises DeviceRefused.
+    If the account is not known, it is that to which the host has granted them. Returns a sentence for each node that
+    is a device of the host itself and was left as it is. Raises DeviceRefused.
     """
-    _as_root(there, scripts.REVOKE, str(account.uid) if account else "-", valid_key(key), *_closing(devices))
+    uid = str(account.uid) if account else "-"
+    return tuple(_as_root(there, scripts.REVOKE, uid, valid_key(key), *_closing(devices)).splitlines())
 
 
 def remaining(there: HostShell, account: Account, key: str, devices: Sequence[Device]) -> tuple[str, ...]:

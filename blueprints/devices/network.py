@@ -92,12 +92,12 @@ for the first interface. May be repeated.
 _DETACHING = (
     _NAMESPACE
     + r"""
-# The number of a namespace is in the name of the link that each of its processes has.
+# The number of a namespace is in the name of the link that each of its threads has. A first thread that has exited has
+# none, while the others of its process go on.
 processes_inside() {
   number=$(stat -L -c %i "/run/netns/$ns") || return 1
-  for each in /proc/[0-9]*; do
-    [ "$(readlink "$each/ns/net" 2>/dev/null)" != "net:[$number]" ] || echo "${each#/proc/}"
-  done
+  echo /proc/[0-9]*/task/[0-9]*/ns/net | xargs ls -ld 2>/dev/null |
+    sed -n "s,^.* /proc/\([0-9]*\)/task/[0-9]*/ns/net -> net:\[$number\]\$,\1,p" | sort -un
 }
 take_back() {
   while read -r link mac mtu up; do

@@ -32,9 +32,10 @@ if ! [ "$(cat "$state/boot" 2>/dev/null)" = "$boot" ]; then
 fi
 mkdir -p "$state/leases" "$state/found" || exit 1
 
+found_number_of() { found=$(stat -c '%t %T' "$1") && echo "$((0x${found% *})):$((0x${found#* }))"; }
 # Devices of the host itself: a report that names one of them would take it away from everybody.
 number_of() {
-  found=$(stat -c '%t %T' "$1") && number=$((0x${found% *})):$((0x${found#* })) || exit 1
+  number=$(found_number_of "$1") || exit 1
   case $number in
     10:196) ;;
     [1-5]:*|7:*|13:*|13[6-9]:*|14[0-3]:*|10:6[4-9]|10:[7-9][0-9]|10:1[0-9][0-9]|10:2[0-4][0-9]|10:25[0-5])
@@ -80,6 +81,11 @@ root_only() {
       refuse "$1 has an access control list, which needs setfacl (Debian: acl) to be removed."
   fi
   chown -h 0:0 -- "$1" && chmod 600 -- "$1" || refuse "$1 cannot be closed."
+}
+
+give_back() {
+  read -r mode owner group was <"$state/found/$1" && [ "$was" = "$2" ] || return 0
+  chown -h "$owner:$group" -- "$2" && chmod "$mode" -- "$2" && rm -f "$state/found/$1" || exit 1
 }
 
 enter=/var/lib/drydock-devices/enter
@@ -254,14 +260,19 @@ nodes. The nodes belong to root and are open to the account's group: their owner
 
 _CLOSING = r"""
 # Closes the nodes on standard input (`NUMBER|- PATH`) to an account, and to everyone if no lease holds them. A node
-# that has become another device since then is closed as that device.
+# that has become another device since then is closed as that device. A device of the host itself is left as it is, or
+# as it was if a version that did not know it as one has opened it, so that a release always ends.
 close_nodes() {
   while read -r _ path; do
     [ -c "$path" ] && [ ! -L "$path" ] || continue
-    is=$(number_of "$path") || exit $?
-    left=$(holders "$is")
-    if [ -z "$left" ]; then
+    is=$(found_number_of "$path") || continue
+    left=$(holders "$is") kept=
+    (number_of "$path") >/dev/null 2>&1 || kept=yes
+    if [ -n "$kept" ] && [ ! -e "$state/found/$is" ]; then
+      echo "$path ($is) is a device of the host itself, and was left as it is."
+    elif [ -z "$left" ]; then
       root_only "$path" "$is"
+      [ -z "$kept" ] || give_back "$is" "$path"
     elif ! echo "$left" | grep -q "^$1/" && has_list "$path"; then
       setfacl -x "u:$1" -- "$path" || exit 1
     fi
@@ -298,7 +309,7 @@ confine_again "$uid"
 )
 """$1 uid, or `-` for that of the record, $2 key of the lease, then `NUMBER|- PATH` for each node. Closes the lease's
 nodes, and also the nodes named here that no lease holds. A lease without a record, such as after a restart of the host,
-is no error."""
+is no error. Prints a sentence for each node that is a device of the host itself and was left as it is."""
 
 REVOKE_ACCOUNT = (
     f"record={STATE}/leases"
@@ -322,14 +333,17 @@ confine_again "$uid"
 CLOSE = (
     COMMON
     + r"""
+code=0
 for path do
-  ! [ -c "$path" ] || number=$(checked "$path" -) || exit $?
-  ! [ -c "$path" ] || [ -n "$(holders "$number")" ] || root_only "$path" "$number"
+  [ -c "$path" ] || continue
+  number=$(checked "$path" -) || { code=$?; continue; }
+  [ -n "$(holders "$number")" ] || root_only "$path" "$number"
 done
 prune
+exit $code
 """
 )
-"""Paths of nodes. Closes those that no lease holds to everyone but root."""
+"""Paths of nodes. Closes those that no lease holds to everyone but root. Refuses the others after that."""
 
 REMAINING = (
     COMMON
@@ -342,7 +356,8 @@ if [ -n "$tree" ] && [ -d "$tree/drydock/$uid" ]; then allowed=$(cat "$tree/dryd
 for word do
   path=${word#* }
   [ -c "$path" ] && [ ! -L "$path" ] || continue
-  number=$(number_of "$path") || exit $?
+  number=$(found_number_of "$path") || continue
+  (number_of "$path") >/dev/null 2>&1 || [ -e "$state/found/$number" ] || continue
   left=$(holders "$number")
   if echo "$left" | grep -q "^$uid/"; then continue; fi
   case "
@@ -361,10 +376,6 @@ done
 """The arguments of REVOKE. Prints one sentence for each right that is left; nothing if the lease has none."""
 
 HANDING_BACK = r"""
-give_back() {
-  read -r mode owner group was <"$state/found/$1" && [ "$was" = "$2" ] || return 0
-  chown -h "$owner:$group" -- "$2" && chmod "$mode" -- "$2" && rm -f "$state/found/$1" || exit 1
-}
 leave() {
   prune
   rmdir "$state/leases" "$state/found" 2>/dev/null
@@ -379,7 +390,7 @@ HAND_BACK = (
     + r"""
 for path do
   [ -c "$path" ] && [ ! -L "$path" ] || continue
-  number=$(number_of "$path") || exit $?
+  number=$(found_number_of "$path") || continue
   [ -z "$(holders "$number")" ] || refuse "$path is held by a lease."
   [ ! -e "$state/found/$number" ] || give_back "$number" "$path"
 done
@@ -396,7 +407,7 @@ HAND_BACK_ALL = (
 for each in "$state"/found/*; do
   number=${each##*/}
   [ -e "$each" ] && [ -z "$(holders "$number")" ] && read -r _ _ _ path <"$each" || continue
-  if [ -c "$path" ] && [ ! -L "$path" ] && [ "$(number_of "$path")" = "$number" ]; then give_back "$number" "$path"; fi
+  [ ! -c "$path" ] || [ -L "$path" ] || [ "$(found_number_of "$path")" != "$number" ] || give_back "$number" "$path"
   [ -c "$path" ] || rm -f "$each"
 done
 leave

@@ -7,10 +7,24 @@ from blueprints.devices.scripts import COMMON
 _SEARCH = r"""
 LC_ALL=C; export LC_ALL
 exec 3</dev/null
+# What the threads of processes have mapped whose first thread has exited: those have no map_files. Their maps name the
+# file system and the inode of a node.
+mapped() {
+  nodes=
+  for status in $(echo /proc/[0-9]*/status | xargs grep -lsE '^State:[[:space:]]+[ZX]'); do
+    of=${status%/status}
+    cat "$of"/task/[0-9]*/maps 2>/dev/null | cut -d' ' -f4,5 | sort -u | grep -v ' 0$' | while read -r on inode; do
+      [ -n "$nodes" ] || nodes=$(find /dev -type c -exec stat -c '%d %i %t:%T' '{}' + 2>/dev/null)
+      major=$((0x${on%:*})) minor=$((0x${on#*:}))
+      on=$(((major << 8) | (minor & 255) | ((minor & ~255) << 12)))
+      printf '%s\n' "$nodes" | sed -n "s,^$on $inode \(.*\),\1 $of/task,p"
+    done
+  done
+}
 users() {
   wanted=" $* 1:3 "
-  found=$(find -L /proc/[0-9]*/task/[0-9]*/fd /proc/[0-9]*/map_files -maxdepth 1 -type c \
-    -exec stat -L -c '%t:%T %n' '{}' + 2>/dev/null | sort -u | {
+  found=$({ find -L /proc/[0-9]*/task/[0-9]*/fd /proc/[0-9]*/map_files -maxdepth 1 -type c \
+    -exec stat -L -c '%t:%T %n' '{}' + 2>/dev/null; mapped; } | sort -u | {
     seen=
     while IFS=': ' read -r major minor name; do
       number=$((0x$major)):$((0x$minor))
@@ -18,7 +32,8 @@ users() {
       pid=${name#/proc/} pid=${pid%%/*}
       [ "$number $pid" != "1:3 $$" ] || seen=yes
       [ "$number" != 1:3 ] || continue
-      uids=$(sed -n 's/^Uid:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null) || continue
+      uids=$(cat "/proc/$pid"/task/[0-9]*/status 2>/dev/null | sed -n 's/^Uid:[[:space:]]*//p')
+      [ -n "$uids" ] || continue
       least=0
       for each in $uids; do [ "$each" -le "$least" ] || least=$each; done
       read -r command 2>/dev/null <"/proc/$pid/comm" || command=
@@ -33,7 +48,7 @@ users() {
 USERS = _SEARCH + 'users "$@"\n'
 """Numbers of devices. Prints `PID UID NUMBER NAME` for each process that has one open or mapped, in any thread.
 
-The uid is the highest of the process's uids, so that a setuid program counts as the account that runs it. The search
+The uid is the highest of its threads' uids, so that a setuid program counts as the account that runs it. The search
 must find this shell's own descriptor of /dev/null, so that a search that cannot see is no proof.
 """
 
@@ -47,7 +62,7 @@ for word do
   path=${word##* } rest=${word% *} number=${rest#* }
   if [ "$number" = - ]; then
     [ -c "$path" ] && [ ! -L "$path" ] || continue
-    number=$(number_of "$path") || exit $?
+    number=$(number_of "$path" 2>/dev/null) || continue
   fi
   case $kept in *" $number "*) continue;; esac
   all="$all $number"

@@ -139,10 +139,20 @@ def confirm(
         str, typer.Argument(metavar="FINGERPRINT", help="As `drydock-agent status` shows it on the agent's host.")
     ],
     *,
+    endpoint: Annotated[
+        str,
+        typer.Option("--endpoint", metavar="HOST:PORT", help="The endpoint that you confirm, as it was announced."),
+    ] = "",
     as_json: o.AsJson = False,
 ) -> None:
-    """Trust the endpoint and the certificate that an agent announced, so that the server may call it."""
-    _tell(o.client().confirm_agent(agent, fingerprint), as_json)
+    """Trust the endpoint and the certificate that an agent announced, so that the server may call it.
+
+    If the agent announces another endpoint than you give, nothing is trusted. If it has announced the certificate with
+    several endpoints, one must be given.
+    """
+    info = o.client().confirm_agent(agent, fingerprint, endpoint=endpoint)
+    output.say(f"The server may now call agent {agent} at {info.endpoint}.")
+    _tell(info, as_json)
 
 
 @guarded

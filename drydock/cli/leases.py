@@ -135,25 +135,37 @@ def explain(
     exclusive: o.Exclusive = False, require: o.Require = None, trait: o.Trait = None, forbid_trait: o.Forbid = None,
     prefer_trait: o.Prefer = None, blueprint: o.Blueprints = None, exclude_blueprint: o.Exclude = None,
     ttl: o.Ttl = None, until: o.Until = None, priority: o.Priority = 0, choose: o.Choose = "", charge: o.Charge = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=100, help="Number of leases, all together.")] = 1,
+    with_: o.With = None, same: o.Same = "", near: o.Near = "",
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Show what would happen to a request now, with the verdict on every blueprint. Writes nothing."""
+    """Show what would happen to a request now, with the verdict on every blueprint. Writes nothing.
+
+    With --with or --count, show the verdict on every host: whether it has room for all of them, how far apart the
+    devices would be, and what it lacks.
+    """
     given = o.request(
         type_, vcpus=vcpus, ram=ram, disk=disk, slots=slots, extra=extra, exclusive=exclusive, require=require,
         traits=trait, forbidden_traits=forbid_trait, preferred_traits=prefer_trait, allowed_blueprints=blueprint,
         excluded_blueprints=exclude_blueprint, ttl=ttl, until=until, priority=priority, choose=choose, charge=charge,
         label=None, public_key=None, key=None,
     )  # fmt: skip
-    found = o.client(owner).explain(given)
+    others = together.companions(given, with_, count)
+    rule = together.rule(same, "", near, others, count)
+    if others or count > 1:
+        found = o.client(owner).explain_group([given | {"count": count}, *others], **rule)
+    else:
+        found = o.client(owner).explain(given)
     if as_json:
         output.emit(found)
     else:
+        candidate = "host" if rule.get("same") == "host" or near else "blueprint"
         output.pairs(
             _headline(found.outcome, found.message),
             [("waiting before", found.waiting_before or None), ("again at", found.retry_at), ("offer", found.offer)],
         )
         rows = [(v.blueprint, v.answer, v.offer, v.sentence) for v in found.verdicts]
-        output.table(("blueprint", "answer", "offer", "why"), rows, empty="No blueprint was considered.")
+        output.table((candidate, "answer", "offer", "why"), rows, empty=f"No {candidate} was considered.")
     if found.outcome == "refuse":
         raise typer.Exit(REFUSED)
 

@@ -12,7 +12,11 @@ from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The verdict on one candidate. `answer` is `build`, `reclaim`, `wait` or `no`."""
+    """The verdict on one candidate. `answer` is `build`, `reclaim`, `wait` or `no`.
+
+    Of a group that must be in one host, the candidates are hosts, and `blueprint` is the name of one. `answer` is then
+    `granted`, `wait` or `no`.
+    """
 
     blueprint: str
     answer: str

@@ -34,13 +34,17 @@ def _upgrade(who: Caller, row: Any, given: FormData) -> str:
 
 
 def _confirm(who: Caller, row: Any, given: FormData) -> str:
-    administration.confirm_agent(who, row.pk, given["fingerprint"])
-    return "Confirmed."
+    info = administration.confirm_agent(who, row.pk, given["fingerprint"], endpoint=given["endpoint"])
+    return f"The server may now call {info.endpoint}."
 
 
-class FingerprintForm(forms.Form):
-    """The form that asks for the fingerprint, which the operator reads on the agent's host."""
+class EndpointForm(forms.Form):
+    """The form that asks for the endpoint, and for the fingerprint, which the operator reads on the agent's host."""
 
+    endpoint = forms.CharField(
+        max_length=300,
+        help_text="HOST:PORT that the server may call. If the agent announces another, nothing is trusted.",
+    )
     fingerprint = forms.CharField(
         max_length=100, help_text="As `drydock-agent status` shows it on the agent's host, not as it is shown here."
     )
@@ -62,9 +66,12 @@ class AgentAdmin(RecordAdmin):
             sentence="The agent installs the version of this server, which takes over after it has said hello.",
         ),
         Action(
-            name="confirm", label="Confirm the certificate", does=_confirm, form=FingerprintForm,
+            name="confirm", label="Confirm the endpoint", does=_confirm, form=EndpointForm,
             applies=lambda row: bool(row.offered),
-            equivalent=declared("confirm_agent", "drydock agents confirm {id} FINGERPRINT", fingerprint="FINGERPRINT"),
+            equivalent=declared(
+                "confirm_agent", "drydock agents confirm {id} FINGERPRINT --endpoint ENDPOINT",
+                fingerprint="FINGERPRINT", endpoint="ENDPOINT",
+            ),
             sentence="The server may call the agent at the endpoint that it announced.",
         ),
         Action(
@@ -98,6 +105,10 @@ class AgentAdmin(RecordAdmin):
     reported = columns.time("last report", "reported_at")
     silent = columns.time("silent since", "silent_since")
     revoked = columns.time("revoked", "revoked_at")
+
+    def line(self, row: Agent) -> str:
+        """Return the endpoint that waits for an operator."""
+        return f"announces {row.offered['endpoint']}" if row.offered else ""
 
     def panels(self, row: Agent, request: HttpRequest) -> list[Panel]:
         """List the last orders of the agent."""

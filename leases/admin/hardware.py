@@ -139,7 +139,8 @@ def _agents(pks: Sequence[int]) -> list[Agent]:
     """Return the agents of some reports, and those that an operator should look at, in one statement."""
     ours = Exists(Sync.objects.filter(pk__in=pks, blueprint=OuterRef("blueprint"), place=OuterRef("place")))
     found = Agent.objects.filter(Q(revoked_at=None) & (ours | attention.TROUBLED_AGENT))
-    return list(found.select_related("blueprint").order_by("silent_since", "pk")[: HOSTS + 10 * _AGENTS])
+    found = found.select_related("blueprint").defer("secrets").order_by("silent_since", "pk")
+    return list(found[: HOSTS + 10 * _AGENTS])
 
 
 def _troubled(agents: Sequence[Agent]) -> list[Panel]:

@@ -34,7 +34,7 @@ _ORDERS_SHOWN = 10
 def agents(who: Caller, *, blueprint: str | None = None, all_: bool = False) -> list[AgentInfo]:
     """Return the agents by blueprint and place. Raises NotAllowed."""
     operator_only(who, "see agents")
-    found = Agent.objects.select_related("blueprint").order_by("blueprint__name", "place", "id")
+    found = Agent.objects.select_related("blueprint").defer("secrets").order_by("blueprint__name", "place", "id")
     if blueprint is not None:
         found = found.filter(blueprint__name=blueprint)
     if not all_:
@@ -145,25 +145,21 @@ def order_agent(who: Caller, agent_id: int, *, action: str = AgentOrder.Action.D
 
 
 @checked
-def confirm_agent(who: Caller, agent_id: int, fingerprint: str) -> AgentInfo:
+def confirm_agent(who: Caller, agent_id: int, fingerprint: str, *, endpoint: str = "") -> AgentInfo:
     """Trust the endpoint and the certificate that an agent announced. Raises NotFound, NotAllowed and Conflict.
 
-    Conflict means that the agent announced another certificate, or none that has to be confirmed.
+    Conflict means that the agent announced another certificate or endpoint, or none that has to be confirmed. The
+    endpoint must be given if the agent announced several with this certificate.
     """
     operator_only(who, "confirm certificates of agents")
-    given = fingerprint.replace(":", "").strip().lower()
+    given, endpoint = fingerprint.replace(":", "").strip().lower(), endpoint.strip()
     with transaction.atomic():
         row = Agent.objects.select_for_update(no_key=True).filter(pk=agent_id).first()
         if row is None:
             raise _missing(agent_id)
-        if (row.endpoint, row.fingerprint) != ("", "") and row.fingerprint == given and not row.offered:
+        if row.endpoint and row.fingerprint == given and endpoint in ("", row.endpoint) and not row.offered:
             return agent(who, agent_id)
-        if not row.offered or row.offered["fingerprint"] != given:
-            there = f"It announced {row.offered['fingerprint']}." if row.offered else "It announced no other one."
-            raise Conflict(
-                f"The agent of {row.place} has not announced the certificate {given:.64}.",
-                field="fingerprint", hint=f"{there} Compare with `drydock-agent status` on its host.",
-            )  # fmt: skip
+        _refuse_other(row, given, endpoint)
         endpoints.trust(row.pk, row.offered["endpoint"], row.offered["fingerprint"])
         message = f"The endpoint {row.offered['endpoint']} of the agent of {row.place} was confirmed."
         record_event(
@@ -173,6 +169,33 @@ def confirm_agent(who: Caller, agent_id: int, fingerprint: str) -> AgentInfo:
     return agent(who, agent_id)
 
 
+def _refuse_other(row: Agent, fingerprint: str, endpoint: str) -> None:
+    """Raise Conflict unless the agent announces this certificate, and this endpoint, or only one."""
+    offered = row.offered
+    if offered.get("fingerprint") != fingerprint:
+        there = (
+            f"It announced {offered['fingerprint']}." if offered
+            else f"Nothing waits: {row.endpoint} is confirmed with {row.fingerprint}." if row.endpoint
+            else "It announced no other one."
+        )  # fmt: skip
+        raise Conflict(
+            f"The agent of {row.place} has not announced the certificate {fingerprint:.64}"
+            f"{f' with the endpoint {endpoint:.300}' if endpoint else ''}.",
+            field="fingerprint", hint=f"{there} Compare with `drydock-agent status` on its host.",
+        )  # fmt: skip
+    if endpoint and endpoint != offered["endpoint"]:
+        raise Conflict(
+            f"The agent of {row.place} announces the endpoint {offered['endpoint']}, not {endpoint:.300}.",
+            field="endpoint", hint="Confirm the one that it announces, if the server may call that address.",
+        )  # fmt: skip
+    if not endpoint and (before := endpoints.before(row)):
+        raise Conflict(
+            f"The agent of {row.place} announced {before} with this certificate before, and now"
+            f" {offered['endpoint']}.",
+            field="endpoint", hint=f"Name the endpoint that you confirm: --endpoint {offered['endpoint']}",
+        )  # fmt: skip
+
+
 def _expire(row: Agent) -> None:
     late = row.orders.filter(ended_at=None, expires_at__lte=Now())
     late.update(state=AgentOrder.State.EXPIRED, ended_at=Now())
@@ -180,7 +203,7 @@ def _expire(row: Agent) -> None:
 
 def _with_orders() -> QuerySet[Agent]:
     orders = Prefetch("orders", AgentOrder.objects.order_by("-id"))
-    return Agent.objects.select_related("blueprint").prefetch_related(orders)
+    return Agent.objects.select_related("blueprint").defer("secrets").prefetch_related(orders)
 
 
 def _missing(agent_id: int) -> NotFound:
@@ -232,7 +255,7 @@ def problem(row: Agent) -> str:
     if row.offered:
         found.append(
             f"It listens on {row.offered['endpoint']} with the certificate {row.offered['fingerprint']}, which is not"
-            f" confirmed: `drydock agents confirm {row.pk} FINGERPRINT`."
+            f" confirmed: `drydock agents confirm {row.pk} FINGERPRINT --endpoint {row.offered['endpoint']}`."
         )
     if row.problem:
         found.append(f"The agent's last report was refused: {row.problem}")

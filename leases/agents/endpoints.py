@@ -30,11 +30,12 @@ from interfaces.local.transport import LocalTransport
 from interfaces.ssh.transport import SshTransport
 from leases.engine.core import specs
 from leases.engine.core.transitions import record_event
-from leases.models import Agent, Resource
+from leases.models import Agent, Event, Resource
 
 SECONDS = 10.0
 """The longest time in seconds that a call of an agent may take."""
 _MOST_BYTES = 65_536
+_ANNOUNCED = "agent.endpoint_announced"
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +64,23 @@ def announced(agent: Agent, hello: Hello) -> None:
         f"The agent of {agent.place} announced the endpoint {hello.endpoint} with the certificate {found}, which an"
         " operator has to confirm."
     )
-    record_event(
-        "agent.endpoint_announced", message, blueprint_id=agent.blueprint_id, details={"agent": agent.pk, **offered}
-    )
+    record_event(_ANNOUNCED, message, blueprint_id=agent.blueprint_id, details={"agent": agent.pk, **offered})
+
+
+def before(agent: Agent) -> str:
+    """Return another endpoint that the agent has had, or announced, with the certificate that waits for an operator.
+
+    An operator who confirms the certificate alone may have seen that one. Empty if there is none.
+    """
+    offered = agent.offered
+    if agent.endpoint != offered["endpoint"] and agent.fingerprint == offered["fingerprint"]:
+        return agent.endpoint
+    others = Event.objects.filter(
+        kind=_ANNOUNCED, blueprint=agent.blueprint_id, at__gte=agent.joined_at,
+        details__contains={"agent": agent.pk, "fingerprint": offered["fingerprint"]},
+    ).exclude(details__contains={"endpoint": offered["endpoint"]})  # fmt: skip
+    last = others.order_by("-id").values_list("details", flat=True).first()
+    return str(last["endpoint"]) if last else ""
 
 
 def trust(agent_id: int, endpoint: str, found: str) -> None:

@@ -133,8 +133,9 @@ uid=$(id -u "$1") || exit
 # The agent may have been started without systemd. Each kill reaches all processes of the account at once.
 rounds=20
 while :; do
-  left=
-  for one in /proc/[0-9]*; do [ "$(stat -c %u "$one" 2>/dev/null)" != "$uid" ] || left=$one; done
+  left=$(echo /proc/[0-9]*/task/[0-9]*/status |
+    xargs grep -lsE "^Uid:([[:space:]][0-9]+)*[[:space:]]$uid([[:space:]]|\$)" |
+    xargs -r grep -LsE '^State:[[:space:]]+[ZX]')
   [ -n "$left" ] && [ $rounds -gt 0 ] || break
   rounds=$((rounds - 1))
   runuser -u "$1" -- /bin/sh -c 'kill -s KILL -- -1'

@@ -12,8 +12,10 @@ import contextvars
 import dataclasses
 import datetime as dt
 import ssl
+import uuid
 from collections.abc import Iterator
 
+from django.db import transaction
 from django.db.models.functions import Now
 
 from blueprints import registry
@@ -24,6 +26,7 @@ from blueprints.models import Blueprint
 from drydock.core import clock
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound, NotSupported
 from drydock.core.logging import redact
+from drydock.core.units import in_words
 from drydock_agent.package import Package
 from drydock_agent.program.connection import address_of
 from drydock_agent.program.errors import AgentError
@@ -36,13 +39,15 @@ from leases.agents.enrolment import NO_REPORTS, digest, reporting_kind
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction
 from leases.engine.core.transitions import record_event
-from leases.models import Agent, JoinCode, Resource
+from leases.models import Agent, JoinCode, Resource, SlotLock
 from leases.operations.callers import Caller, operator_only
 from leases.validation.input_checks import checked
 
 SECONDS = 240.0
 """The longest time in seconds that an installation may take. Requests of the REST API have less."""
 _HELLO_SECONDS = 30.0
+_LONGEST = dt.timedelta(seconds=2 * SECONDS + _HELLO_SECONDS)
+"""How long an installation takes at most, with what undoes it. The lock of one whose process has died ends then."""
 _MOST_CERTIFICATES = 262_144
 
 
@@ -76,7 +81,9 @@ def install_agent(
     row, transport = _host(resource_id)
     try:
         _check(server, ca)
-        return _Installation(who, row, _blueprint(row, blueprint), transport).install(server, ca, start=start)
+        installed = _Installation(who, row, _blueprint(row, blueprint), transport)
+        with _alone(row):
+            return installed.install(server, ca, start=start)
     finally:
         transport.close()
 
@@ -93,7 +100,7 @@ def uninstall_agent(who: Caller, resource_id: int) -> AgentInstallation:
     steps = _Steps(who, row)
     try:
         shell = HostShell(transport, SECONDS)
-        with steps.doing("Remove the agent"):
+        with _alone(row), steps.doing("Remove the agent"):
             _remove(shell)
     finally:
         transport.close()
@@ -117,6 +124,29 @@ def _host(resource_id: int) -> tuple[Resource, Transport]:
     if transport is None:
         raise NotSupported(f"{row.name} has no control account that can be used without a lease.", field="resource")
     return row, transport
+
+
+@contextlib.contextmanager
+def _alone(host: Resource) -> Iterator[None]:
+    """Hold the slot lock of the agent of a host, so that no two installations or removals run there at once.
+
+    Raises Conflict if another process holds it.
+    """
+    key, token = f"agent-installation:{host.pk}", uuid.uuid4().hex
+    with transaction.atomic():
+        SlotLock.objects.filter(key=key, created_at__lt=Now() - _LONGEST).delete()
+        SlotLock.objects.bulk_create([SlotLock(key=key, value=token, resource=host)], ignore_conflicts=True)
+    held = SlotLock.objects.filter(key=key).first()
+    if held is None or held.value != token:
+        since = "now" if held is None else f"since {held.created_at:%Y-%m-%d %H:%M:%S} UTC"
+        raise Conflict(
+            f"An installation of the agent on {host.name}, or its removal, is under way {since}.",
+            hint=f"Try again when it has ended. If its process died, it counts as ended after {in_words(_LONGEST)}.",
+        )
+    try:
+        yield
+    finally:
+        SlotLock.objects.filter(key=key, value=token).delete()
 
 
 def _check(server: str, ca: str) -> None:

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import BigIntegerField, Case, F, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import BigIntegerField, Case, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, JSONObject
 
@@ -144,7 +144,7 @@ class Read:
         found = Agent.objects.filter(
             revoked_at=None, blueprint__in={one.blueprint_id for one in self.syncs},
             place__in={one.place for one in self.syncs},
-        )  # fmt: skip
+        ).defer("secrets")  # fmt: skip
         return {(one.blueprint_id, one.place): one for one in found}
 
     @cached_property
@@ -177,13 +177,35 @@ class Read:
         """Return the reports without the devices."""
         if self.who.operator:
             return [self.info(one) for one in self.syncs]
-        known = self.contents() if self.syncs else {}
-        return [replace(self.info(one), counts=self._counts(one, known.get(one.pk))) for one in self.syncs]
+        counts = self._counts_of_owner()
+        return [replace(self.info(one), counts=counts.get(one.pk, {})) for one in self.syncs]
+
+    def _counts_of_owner(self) -> dict[int, dict[str, dict[str, int]]]:
+        """Return the counts of the devices that the owner's leases hold, by report.
+
+        The database counts what the reports say about each device. A report is unpacked only if an earlier version
+        stored it, which did not keep the readiness of each device.
+        """
+        said = "draft__attributes__class", "draft__facts__device__readiness", "draft__attributes__health"
+        held: Iterable[Any] = (
+            Finding.objects.filter(sync__in=self.syncs, resource__gone_at=None, resource__missed=0)
+            .filter(resource__leases__owner_id=self.who.id, resource__leases__state__in=HOLDING)
+            .values_list("sync", *map(KT, said)).annotate(number=Count("resource", distinct=True))
+        )  # fmt: skip
+        counts: dict[int, dict[str, Counter[str]]] = {}
+        unknown = set()
+        for sync, device_class, readiness, health, number in held:
+            unknown |= {sync} if readiness is None else set()
+            of_class = counts.setdefault(sync, {}).setdefault(device_class or "", Counter())
+            of_class[_counted_as(readiness or "", health or "")] += number
+        told = {sync: {name: dict(one) for name, one in found.items()} for sync, found in counts.items()}
+        known = self.contents(unknown) if unknown else {}
+        return told | {one.pk: self._counts(one, known.get(one.pk)) for one in self.syncs if one.pk in unknown}
 
     def _counts(self, sync: Sync, hardware: Hardware | None) -> dict[str, dict[str, int]]:
         counts: dict[str, Counter[str]] = {}
         for one in self.devices(sync, hardware) if hardware else ():
-            counts.setdefault(one.device_class, Counter())[_counted_as(one)] += 1
+            counts.setdefault(one.device_class, Counter())[_counted_as(one.readiness, one.health)] += 1
         return {name: dict(found) for name, found in counts.items()}
 
     def full(self) -> HardwareInfo:
@@ -267,8 +289,8 @@ def device_info(device: Device, resource: Any) -> DeviceInfo:
     )  # fmt: skip
 
 
-def _counted_as(one: DeviceInfo) -> str:
-    return "failed" if one.readiness == "ready" and one.health == "failed" else one.readiness
+def _counted_as(readiness: str, health: str) -> str:
+    return "failed" if readiness == "ready" and health == "failed" else readiness
 
 
 _BY_CLASS = """

@@ -159,6 +159,7 @@ FUNCTIONS: dict[str, Function] = {
         for pk in leases.request_group_patiently(who, requests, idempotency_key=key, **given)
     ],
     "explain": lambda who, request, owner: leases.explain(who, request, owner=owner),
+    "explain_group": lambda who, requests, **given: leases.explain_group(who, requests, **given),
     "lease": _repeated(leases.get),
     "leases": _leases,
     "release": _then_lease(_repeated(leases.release)),

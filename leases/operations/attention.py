@@ -231,7 +231,7 @@ def _resources(who: Caller) -> Iterator[Attention]:
         if what == "sick":
             began = began.filter(details__failures=1)
         words = Event.objects.filter(resource=OuterRef("pk"), kind="resource.check_failed").order_by("-id")
-        found = Resource.objects.filter(matching).order_by("since").annotate(
+        found = Resource.objects.filter(matching).defer("secrets").order_by("since").annotate(
             began=Subquery(began.values("at")[:1]), words=Subquery(words.values("message")[:1])
         )  # fmt: skip
         for row in found[:AT_MOST]:
@@ -288,7 +288,8 @@ def _agents(who: Caller) -> Iterator[Attention]:
     """Yield one item for each agent that is silent, outdated or refused, or has a wrong clock or a new certificate."""
     if not who.operator:
         return
-    found = Agent.objects.filter(TROUBLED_AGENT).select_related("blueprint").order_by("blueprint", "place")
+    found = Agent.objects.filter(TROUBLED_AGENT).select_related("blueprint").defer("secrets")
+    found = found.order_by("blueprint", "place")
     for row in found[:AT_MOST]:
         what, since = next((what, at) for what, at in (
             ("agent_silent", row.silent_since), ("agent_clock", row.clock_off_since),

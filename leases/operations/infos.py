@@ -47,7 +47,8 @@ def leases(found: QuerySet[Lease], who: Caller | None = None) -> list[LeaseInfo]
 
     `who` is the caller, by default the owner of each lease. A value contains only what this user may see.
     """
-    return _infos(list(with_workers(found.select_related("owner", "resource__blueprint", "group"))), who)
+    there = with_workers(found.select_related("owner", "resource__blueprint", "group"))
+    return _infos(list(there.defer("secrets", "resource__secrets")), who)
 
 
 def lease(row: Lease, who: Caller | None = None) -> LeaseInfo:
@@ -178,7 +179,9 @@ def resources(found: QuerySet[Resource]) -> list[ResourceInfo]:
     words = Event.objects.filter(resource=OuterRef("pk"), kind="resource.check_failed").order_by("-id")
     found = found.annotate(check_words=Case(When(check_failures__gt=0, then=Subquery(words.values("message")[:1]))))
     rows = list(
-        found.select_related("blueprint", "failure").prefetch_related("capacities", "parts", "shares", "identities")
+        found.select_related("blueprint", "failure")
+        .defer("secrets")
+        .prefetch_related("capacities", "parts", "shares", "identities")
     )
     runs = {run.resource_id: run for run in Run.objects.filter(resource__in=[r.pk for r in rows], lease=None)}
     return [resource_info(row, runs.get(row.pk)) for row in rows]

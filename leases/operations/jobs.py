@@ -73,7 +73,7 @@ def list_(who: Caller, *, lease_id: int | None = None) -> list[JobInfo]:
     """Return jobs in their last known state, newest first: all of the caller's jobs, or those of one lease."""
     found = Job.objects.filter(lease__in=own_leases(who))
     found = found if lease_id is None else found.filter(lease_id=lease_id)
-    return [infos.job(job) for job in found.order_by("-id")[:200]]
+    return [infos.job(job) for job in found.defer("env", "environment", "stdin").order_by("-id")[:200]]
 
 
 @input_checks.checked

@@ -22,7 +22,7 @@ from leases.engine.core.transitions import record_event
 from leases.engine.lifecycle import lease_phases
 from leases.engine.lifecycle import release as lease_release
 from leases.engine.placement import budgets, claims, pending, quotas
-from leases.engine.scheduling import allocate
+from leases.engine.scheduling import allocate, groups
 from leases.engine.scheduling import request as lease_request
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.messaging import hints
@@ -81,6 +81,20 @@ def request_group(
     free devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower
     than the host. A request with a `count` stands for that many leases. Raises what `request` raises.
     """
+    rule = _rule(same, different, near)
+    members = _members(given, keyed=idempotency_key is not None)
+    if idempotency_key is not None and not 1 <= len(idempotency_key) <= 255:
+        raise InvalidRequest("An idempotency key must have 1 to 255 characters.", field="idempotency_key")
+    whose = on_behalf(who, owner)
+    asked = [lifetimes.bounded(who, whose, requests.read(one)) for one in members]
+    _, ids = lease_request.request_group(
+        asked, whose.id, actor=who.actor, **rule, idempotency_key=idempotency_key
+    )  # fmt: skip
+    return ids
+
+
+def _rule(same: str, different: str, near: str) -> dict[str, str]:
+    """Return the rule of a group. Raises InvalidRequest."""
     for field, value, known in (("same", same, SAME), ("different", different, DIFFERENT), ("near", near, NEAR)):
         if value not in known:
             choices = ", ".join(known[1:])
@@ -90,20 +104,15 @@ def request_group(
             f"near cannot be combined with same={same}, because near chooses devices in one host.", field="near",
             hint="Omit same, or set it to host.",
         )  # fmt: skip
-    same = "host" if near else same
-    keyed = idempotency_key is not None
-    given = [one for each in given[: LARGEST_GROUP + 1] for one in requests.members(each, keyed=keyed)]
-    if not 1 <= len(given) <= LARGEST_GROUP:
+    return {"same": "host" if near else same, "different": different, "near": near}
+
+
+def _members(given: Sequence[Mapping[str, Any] | LeaseRequest], *, keyed: bool) -> list[Any]:
+    """Return the requests of a group, one for each lease. Raises InvalidRequest."""
+    found = [one for each in given[: LARGEST_GROUP + 1] for one in requests.members(each, keyed=keyed)]
+    if not 1 <= len(found) <= LARGEST_GROUP:
         raise InvalidRequest(f"A group of leases must have 1 to {LARGEST_GROUP} members.", field="leases")
-    if idempotency_key is not None and not 1 <= len(idempotency_key) <= 255:
-        raise InvalidRequest("An idempotency key must have 1 to 255 characters.", field="idempotency_key")
-    whose = on_behalf(who, owner)
-    asked = [lifetimes.bounded(who, whose, requests.read(one)) for one in given]
-    _, ids = lease_request.request_group(
-        asked, whose.id, actor=who.actor, same=same, different=different, near=near,
-        idempotency_key=idempotency_key,
-    )  # fmt: skip
-    return ids
+    return found
 
 
 @checked
@@ -132,6 +141,34 @@ def explain(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any 
     asked = lifetimes.bounded(who, whose, requests.read(given))
     with lease_request.rehearse(asked, whose.id, actor=who.actor) as waiter:
         return _rehearsed(waiter)
+
+
+@checked
+def explain_group(
+    who: Caller, given: Sequence[Mapping[str, Any] | LeaseRequest], *, owner: Any = None, same: str = "",
+    different: str = "", near: str = "",
+) -> Explanation:  # fmt: skip
+    """Return what would happen to a group of leases now. Writes nothing.
+
+    For a group in one host, the verdicts say which hosts can serve it, how far apart their devices would be, and what
+    the others lack; the name of a host is then the candidate. If no host could ever serve it, the verdicts on the
+    blueprints follow. Raises InvalidRequest, NotAllowed.
+    """
+    rule, members, whose = _rule(same, different, near), _members(given, keyed=False), on_behalf(who, owner)
+    asked = [lifetimes.bounded(who, whose, requests.read(one)) for one in members]
+    with lease_request.rehearse_group(asked, whose.id, actor=who.actor, **rule) as group_id:
+        found = groups.opinion(group_id)
+    of_hosts = [Verdict(blueprint=one.host, answer=one.answer, sentence=one.sentence) for one in found.hosts]
+    of_blueprints = infos.verdicts(v.to_json() for one in found.decisions for v in one.verdicts)
+    verdicts = tuple(dict.fromkeys([*of_hosts, *of_blueprints]))
+    refused = next((one for one in found.decisions if isinstance(one, Refuse)), None)
+    if refused is not None:
+        return Explanation(outcome="refuse", reason=Reason.REFUSED, message=refused.message, verdicts=verdicts)
+    outcome, message = "granted" if found.granted else "wait", found.message
+    if found.decisions and all(isinstance(one, Build) for one in found.decisions):
+        builders = dict.fromkeys(v.blueprint for v in verdicts if v.answer == "build")
+        outcome, message = "build", f"{message} {', '.join(builders)} would build what is missing."
+    return Explanation(outcome=outcome, reason=found.reason, message=message, verdicts=verdicts)
 
 
 def _rehearsed(waiter: pending.PendingLease) -> Explanation:

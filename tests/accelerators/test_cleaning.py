@@ -125,6 +125,35 @@ def test_a_slice_is_never_reset_with_the_gpu_of_others(smi: FakeSmi) -> None:
     assert not isinstance(cleaned(smi, id=f"{captured.GPU}/mig-7-0"), Failed)
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"id": f"{captured.GPU},0000:07:00.0"}, {"id": "0"}, {"id": "all"}, {"id": f" {captured.GPU}"},
+        {"id": f"{captured.GPU}/mig-7-0"}, {"id": captured.GPU.replace(":", "", 1)},
+        {"id": f"{captured.GPU}/mig-7-0", "class": "gpu_slice", "part_of": "0000:07:00.0"},
+        {"id": f"{captured.GPU},0000:07:00.0/mig-7-0", "class": "gpu_slice", "part_of": f"{captured.GPU},0000:07:00.0"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_id_that_does_not_name_one_gpu_reaches_no_nvidia_smi(smi: FakeSmi, forged: dict[str, str]) -> None:
+    smi.set(used="9000", compute_mode="Prohibited")
+    made = spec(smi, reset="always")
+    made.resource.facts["device"] |= forged
+    for step in KIND.clean():
+        answer = step.act(made, {"looks": 99})
+        assert not isinstance(answer, Failed) or "does not name one GPU by its PCI address" in answer.message
+    assert (smi.read()["compute_mode"], "resets" in smi.read()) == ("Prohibited", False)
+    assert not (smi.state / "asked").exists()
+
+
+def test_a_gpu_that_is_said_to_be_part_of_another_one_is_reset_alone(smi: FakeSmi) -> None:
+    smi.set(used="9000")
+    made = spec(smi)
+    made.resource.facts["device"] |= {"part_of": "0000:07:00.0"}
+    KIND.clean()[2].act(made, {"looks": 99})
+    assert ((smi.state / "asked").read_text().strip(), smi.read()["resets"]) == (captured.GPU, "reset")
+
+
 def test_without_a_state_from_before_the_lease_nothing_is_changed(smi: FakeSmi) -> None:
     smi.set(compute_mode="Prohibited", used="9000")
     assert not isinstance(cleaned(smi, before=None), Failed)

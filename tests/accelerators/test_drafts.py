@@ -101,6 +101,20 @@ def test_a_device_that_is_not_ready_is_refused_with_the_reason(hardware, reason)
     assert hardware.devices[0].reason in draft.refused
 
 
+def test_a_gpu_whose_reported_names_could_mean_something_else_is_refused():
+    content = gpu(output=gpu_xml()).to_json()
+    (device,) = (one for one in content["devices"] if one["device_class"] == "gpu")
+    for forged, message in (
+        ({"id": "0000:01:00.0,0000:02:00.0"}, "is not valid in a device"),
+        ({"id": "0"}, "'0' does not name one GPU by its PCI address"),
+        ({"id": "GPU-0"}, "does not name one GPU by its PCI address"),
+        ({"nodes": ["/dev/../etc/shadow"]}, "is not a path of a device below /dev"),
+        ({"identities": {"uuid": "GPU-1,GPU-2"}}, "is not valid in a device"),
+    ):
+        drafts = found(Hardware.from_json({**content, "devices": [{**device, **forged}]}))
+        assert [message in draft.refused for draft in drafts.values()] == [True], (forged, drafts)
+
+
 def network(*, ready: bool = True, vfs: int = 2) -> Hardware:
     """A network card with VFs. Without a driver it is not usable itself."""
     hand = Hand()

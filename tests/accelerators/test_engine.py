@@ -187,6 +187,13 @@ def opens(lease: Lease, path: str) -> str:
     return str(said.rpartition(": ")[2])
 
 
+def forge(resource: Resource, identities: dict[str, str] | None = None, **known: Any) -> None:
+    """Change what was reported of a device, as an agent that was taken over can."""
+    facts = resource.facts
+    facts["device"] |= known | ({"identities": identities} if identities else {})
+    Resource.objects.filter(pk=resource.pk).update(facts=facts)
+
+
 def test_only_the_account_of_the_lease_opens_the_nodes_of_its_device(place, host, devices, tree, ask, until):
     paths = {address: place.node(index).path for index, address in enumerate((captured.GPU, captured.NIC))}
     devices(captured=str(tree), nodes={address: [path] for address, path in paths.items()})
@@ -203,6 +210,8 @@ def test_only_the_account_of_the_lease_opens_the_nodes_of_its_device(place, host
     if facts["isolation"] == "cgroup-v1":
         os.chmod(node, 0o666)  # as the setuid program of a driver does
         assert [opens(lease, node) for lease in (mine, other)] == [OPENED, FORBIDDEN]
+    forge(gpu(), nodes=["/dev/null", "/etc/passwd", "/dev/../etc/shadow"], vendor="; reboot")
+    forge(gpu(), {"uuid": "a b"}, attach="netns", part_of="all", **{"class": "no class"})
     for lease in (mine, other, plain):
         release.release(lease.pk, actor="ada")
     for lease in (mine, other, plain):

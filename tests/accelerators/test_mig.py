@@ -43,7 +43,7 @@ def brought(smi: FakeSmi, *profiles: str, granted: Any = (), resolution: Any = N
         "captured": "/nowhere", "tools": str(smi.folder), "mig": [{"model": "a100*", "profiles": profiles}]
     })  # fmt: skip
     spec: Any = SimpleNamespace(
-        phase="update", resource=resource, deadline=30.0, config=config, granted=frozenset(granted),
+        phase="update", resource=resource, lease=None, deadline=30.0, config=config, granted=frozenset(granted),
         resolution=resolution,
     )  # fmt: skip
     (step,) = KIND.update()

@@ -176,6 +176,33 @@ def test_interfaces_that_the_host_uses_are_refused_and_unchanged(place: Place, l
         attach(place.shell, account, "lease0", Link(address=SECOND, root=links.root))
 
 
+def test_the_threads_of_a_process_whose_first_one_has_exited_are_ended(place: Place, links: Links, home: Path) -> None:
+    account = place.account(0)
+    attach(place.shell, account, "lease0", Link(address=FIRST, root=links.root))
+    program = (
+        "import ctypes, platform, threading, time; threading.Thread(target=time.sleep, args=(300,)).start();"
+        ' ctypes.CDLL(None).syscall({"x86_64": 60}.get(platform.machine(), 93), 0)'
+    )
+    jobs = working(account, home).jobs
+    job = jobs.start(JobSpec(id="threads", words=("python3", "-c", program)))
+    status = peers.eventually(lambda: next((
+        one for one in Path("/proc").glob("[0-9]*/status") if _is_dead_leader(one, account.uid)
+    ), None))  # fmt: skip
+    detach(place.shell, account, "lease0")
+    assert not Path("/run/netns", namespace_of(account)).exists()
+    peers.eventually(lambda: not status.exists())
+    assert jobs.wait(job.id, timeout=20).state != JobState.RUNNING
+
+
+def _is_dead_leader(status: Path, uid: int) -> bool:
+    try:
+        said = status.read_text()
+    except OSError:
+        return False
+    others = len(list(status.parent.glob("task/*"))) > 1
+    return others and "State:\tZ" in said and f"Uid:\t{uid}\t" in said
+
+
 def test_a_process_never_starts_outside_a_namespace_that_is_broken(place: Place, links: Links) -> None:
     account = place.account(0)
     attach(place.shell, account, "lease0", Link(address=FIRST, root=links.root))

@@ -241,6 +241,39 @@ def test_a_node_that_became_another_device_is_closed_as_that_device(place: Place
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_node_that_may_not_be_touched_keeps_no_lease_from_ending(place: Place) -> None:
+    """A forged report names it, or a new version knows more devices of the host itself."""
+    account, device = place.account(0), place.device(0)
+    grant(place.shell, account, "lease0", [device])
+    protected = place.folder / "bad"
+    make_node(protected, "1:3")
+    named = Device(id="x", nodes=(Node(path=str(protected)), *device.nodes))
+    for _ in range(2):
+        (said,) = revoke(place.shell, account, "lease0", [named])
+        assert said == f"{protected} (1:3) is a device of the host itself, and was left as it is."
+    assert end_users(place.shell, account, [named]) == ()
+    assert remaining(place.shell, account, "lease0", [named]) == ()
+    with pytest.raises(DeviceRefused, match="device of the host itself"):
+        close(place.shell, [named])
+    assert [path.stat().st_mode & 0o777 for path in (protected, Path(device.nodes[0].path))] == [0o666, 0o600]
+    hand_back(place.shell, [named])
+    assert Path(device.nodes[0].path).stat().st_mode & 0o777 == 0o666
+
+    # An earlier version opened it: it becomes what it was.
+    grant(place.shell, account, "lease0", [device])
+    record = device_peers.RECORD
+    (record / f"leases/{account.uid}/lease0").write_text(f"E 10:229 {protected}\n")
+    (record / "found/10:229").write_text(f"666 0 0 {protected}\n")
+    protected.unlink()
+    make_node(protected, "10:229", mode=0o660)
+    os.chown(protected, 0, account.gid)
+    assert revoke(place.shell, account, "lease0", []) == ()
+    found = protected.stat()
+    assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o666, 0, 0)
+    assert remaining(place.shell, account, "lease0", [Device(id="x", nodes=(Node(path=str(protected)),))]) == ()
+    hand_back(place.shell, [device])
+
+
 def test_processes_that_use_what_was_taken_back_are_ended(place: Place) -> None:
     account, other = place.account(0), place.account(1)
     shared = place.node(2, name="control", shared=True)
@@ -408,6 +441,39 @@ time.sleep(300)
     assert [one.pid for one in users(place.shell, [node.number])] == [process.pid]
     process.kill()
     process.communicate()
+
+
+LAST_THREAD = """
+import ctypes, os, platform, threading, time
+exits = {"x86_64": 60}.get(platform.machine(), 93)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+def work():
+    opened = os.open(NODE, os.O_RDONLY)
+    assert libc.mmap(None, ctypes.c_size_t(4096), 1, 2, opened, ctypes.c_long(0)) != ctypes.c_void_p(-1).value
+    os.close(opened)
+    time.sleep(0.1)
+    print("there", flush=True)
+    time.sleep(300)
+threading.Thread(target=work).start()
+libc.syscall(exits, 0)
+"""
+
+
+def test_a_mapping_of_a_process_whose_first_thread_has_exited_is_found(place: Place) -> None:
+    node = place.folder / "zero"
+    make_node(node, "1:5")
+    program = LAST_THREAD.replace("NODE", repr(str(node)))
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    try:
+        assert process.stdout.readline() == "there\n"
+        peers.eventually(lambda: "State:\tZ" in Path(f"/proc/{process.pid}/status").read_text())
+        found = [one for one in users(place.shell, ["1:5"]) if one.pid == process.pid]
+    finally:
+        process.kill()
+        process.communicate()
+    assert [one.number for one in found] == ["1:5"]
 
 
 class TestOverSsh:

@@ -73,6 +73,15 @@ def test_near_is_one_host_and_excludes_other_rules(cli, host):
     assert cli.json("leases") == []
 
 
+def test_a_group_is_explained_by_hosts_and_blueprints(cli, host):
+    words = ("explain", host, "--with", f"{host}:slots=1")
+    found = cli.json(*words)
+    assert (found["outcome"], [one["answer"] for one in found["verdicts"]]) == ("build", ["build"])
+    said = cli(*words).stdout
+    assert "would build what is missing" in said
+    assert "near needs several leases" in cli("explain", host, "--near", "prefer", code=2).stderr
+
+
 def test_an_unknown_requirement_is_named(cli, host):
     said = cli("lease", host, "--with", f"{host}:colour=red", "--keep", code=2).stderr
     assert "colour" in said

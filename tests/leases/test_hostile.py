@@ -67,7 +67,7 @@ SPARED |= {"Callable[[values.JobInfo], None]"}
 
 SOUND: dict[str, dict[str, Any]] = {
     "request": {"request": {"type": "fake"}}, "request_group": {"requests": [{"type": "fake"}]},
-    "explain": {"request": {"type": "fake"}},
+    "explain": {"request": {"type": "fake"}}, "explain_group": {"requests": [{"type": "fake"}]},
     "extend": {"ttl": "1h"}, "hold": {"ttl": "1h"}, "run": {"words": ["true"]},
     "start_job": {"words": ["true"]}, "read_file": {"path": "a"}, "write_file": {"path": "a", "content": b"a"},
     "list_files": {}, "remove_path": {"path": "b"},

@@ -49,7 +49,7 @@ def by_force(groups: list[tuple[list[Option], int, int]], rule: Rule) -> int | N
     return min((farness(chosen, rule) for chosen in sets(options, requests, rule)), default=None)
 
 
-def sets(options, requests, rule: Rule, chosen: tuple[Place, ...] = ()) -> Iterator[tuple[Place, ...]]:
+def sets(options, requests, rule: Rule, chosen: tuple[Option, ...] = ()) -> Iterator[tuple[Option, ...]]:
     """Yield every set that the rule allows."""
     n = len(chosen)
     if n == len(options):
@@ -370,3 +370,53 @@ def test_it_is_part_of_what_an_idempotency_key_stands_for(tree, owner):
     for near in ("", "require"):
         with pytest.raises(Conflict):
             leases.request_group(who, [GPU, GPU], same="host", near=near, idempotency_key="once")
+
+
+def explained(owner, *asked: dict, **given):
+    found = leases.explain_group(callers.caller(owner), list(asked), **given)
+    return found, [(one.blueprint, one.answer, one.sentence) for one in found.verdicts]
+
+
+def test_a_group_is_explained_host_by_host_and_nothing_is_written(tree, owner):
+    tree("poor", gpu=[A])
+    tree("wide", gpu=[A, D], nic=[D])
+    tree("near", gpu=[A, B], nic=[A])
+    found, verdicts = explained(owner, GPU, GPU, NIC, near="prefer")
+    assert (found.outcome, found.message) == (
+        "granted",
+        "Granted at once: there is room for all 3 leases of the group; "
+        "their devices would be all at port 1, 1 level up.",
+    )
+    assert verdicts == [
+        ("near", "granted", "near has room for all of them; their devices would be all at port 1, 1 level up."),
+        ("wide", "granted", "wide has room for all of them; their devices would have no place in common."),
+        ("poor", "no", "poor has only 1 of 2 fake_activated (color=gpu), 0 of 1 fake_activated (color=nic)."),
+    ]
+    assert not Lease.objects.exists()
+    assert not LeaseGroup.objects.exists()
+
+    found, verdicts = explained(owner, {**GPU, "count": 2}, NIC, near="require")
+    assert found.outcome == "granted"
+    assert verdicts[1:] == [
+        ("wide", "no", "wide has room for all of them only in devices with no place in common."),
+        ("poor", "no", "poor has only 1 of 2 fake_activated (color=gpu), 0 of 1 fake_activated (color=nic)."),
+    ]
+
+
+def test_a_group_that_waits_is_explained_by_what_each_host_lacks(tree, ask, owner):
+    tree("lab", gpu=[A, B], nic=[A])
+    ask("fake_activated", requirements={"color": "gpu"})
+    found, verdicts = explained(owner, GPU, GPU, NIC, same="host")
+    assert (found.outcome, found.reason) == ("wait", Reason.WAITING_GROUP)
+    assert found.message.endswith("lab has only 1 of 2 fake_activated (color=gpu) free.")
+    assert verdicts == [
+        ("lab", "wait", "lab has only 1 of 2 fake_activated (color=gpu) free. Once nothing is leased there, their "
+         "devices would be all at port 1, 1 level up."),
+    ]  # fmt: skip
+    found, verdicts = explained(owner, GPU, {"type": "fake_activated", "requirements": {"size": 99}}, same="host")
+    assert found.outcome == "refuse"
+    assert {"lab", "parts"} == {host for host, _, _ in verdicts}
+    found, _ = explained(owner, GPU, GPU, same="resource")
+    assert found.outcome in ("wait", "refuse")
+    with pytest.raises(InvalidRequest):
+        explained(owner, GPU, near="closest")

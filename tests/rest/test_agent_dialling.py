@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from drydock.core.errors import Conflict
 from leases import agents
 from leases.agents import endpoints
 from leases.messaging import handlers, hints
@@ -92,6 +93,33 @@ def test_changes_of_an_endpoint_wait_again_and_a_new_join_forgets_it(joined, who
     agent.hello(f"Join {agents.create_join_code(who, 'cards', host='node-1').code}")
     row = Agent.objects.get()
     assert (row.endpoint, row.fingerprint, row.secrets) == ("", "", {})
+
+
+def test_an_endpoint_that_was_swapped_under_the_same_certificate_is_not_confirmed(joined, who, pem):  # noqa: F811
+    agent = joined()
+    agent.hello(endpoint="10.0.0.5:1337", certificate=only_certificate(pem))
+    row = Agent.objects.get()
+    shown = agents.agent(who, row.pk)
+    assert f"--endpoint {shown.offered_endpoint}" in shown.message
+    agent.hello()
+    agent.hello(endpoint="10.0.0.9:22", certificate=only_certificate(pem))
+    with pytest.raises(Conflict, match=r"announces the endpoint 10.0.0.9:22, not 10.0.0.5:1337"):
+        agents.confirm_agent(who, row.pk, shown.offered_fingerprint, endpoint=shown.offered_endpoint)
+    with pytest.raises(Conflict, match=r"announced 10.0.0.5:1337 with this certificate before, and now 10.0.0.9:22"):
+        agents.confirm_agent(who, row.pk, shown.offered_fingerprint)
+    assert Agent.objects.get().endpoint == ""
+
+    agent.hello(endpoint="10.0.0.5:1337", certificate=only_certificate(pem))
+    info = agents.confirm_agent(who, row.pk, shown.offered_fingerprint, endpoint=shown.offered_endpoint)
+    assert (info.endpoint, info.offered_endpoint) == ("10.0.0.5:1337", "")
+    assert agents.confirm_agent(who, row.pk, shown.offered_fingerprint, endpoint=shown.offered_endpoint) == info
+    with pytest.raises(Conflict):
+        agents.confirm_agent(who, row.pk, shown.offered_fingerprint, endpoint="10.0.0.9:22")
+    agent.hello(endpoint="10.0.0.9:22", certificate=only_certificate(pem))
+    with pytest.raises(Conflict, match="before, and now"):
+        agents.confirm_agent(who, row.pk, shown.offered_fingerprint)
+    agents.confirm_agent(who, row.pk, shown.offered_fingerprint, endpoint="10.0.0.9:22")
+    assert Agent.objects.get().endpoint == "10.0.0.9:22"
 
 
 class _Redirects(BaseHTTPRequestHandler):

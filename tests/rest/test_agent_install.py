@@ -21,7 +21,7 @@ from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotAllow
 from drydock_agent.package import Package
 from leases import agents
 from leases.agents import installation, program
-from leases.models import Agent, Event, JoinCode, Resource
+from leases.models import Agent, Event, JoinCode, Resource, SlotLock
 from leases.operations import resources
 from leases.operations.callers import caller
 from tests.blueprints import host_peers as peers
@@ -188,6 +188,19 @@ def test_the_rest_api_installs_too_and_says_which_step_failed(host, layout, api,
     long = {**given, "ca": "x" * 3000}
     assert operator("POST", f"resources/{host.pk}/agent", long, code=400)["field"] == "ca"
     assert operator("DELETE", f"resources/{host.pk}/agent")["steps"] == ["Remove the agent"]
+
+
+def test_a_second_installation_at_once_is_refused_and_a_dead_one_is_forgotten(host, layout, who):
+    with installation._alone(host):
+        for act in (agents.uninstall_agent, lambda *given: agents.install_agent(*given, server="http://127.0.0.1:9")):
+            with pytest.raises(
+                Conflict, match=r"An installation of the agent on node-1, or its removal, is under way s"
+            ):
+                act(who, host.pk)
+        assert SlotLock.objects.get().resource == host, "a refused one ends nothing"
+        SlotLock.objects.update(created_at=Now() - installation._LONGEST)
+        assert agents.uninstall_agent(who, host.pk).steps == ("Remove the agent",)
+    assert not SlotLock.objects.exists()
 
 
 def test_requests_that_cannot_be_met_change_nothing(host, blueprint, who, owner, layout, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from django.db import connection
@@ -14,9 +15,10 @@ from drydock_agent import Device, Hardware, Host, Link, Readiness, ScanWarning
 from drydock_agent.facts import Health
 from drydock_agent.messages import HardwareReport, Hello, timestamp
 from leases import agents
+from leases.agents import reported
 from leases.engine.sync import discovery
 from leases.messaging.inline import settle
-from leases.models import Agent, ReportedHardware, Resource, Sync
+from leases.models import Agent, Finding, ReportedHardware, Resource, Sync
 from leases.operations.callers import caller
 
 UUID = {"dmi_uuid": "4c4c4544-0001-1000-8000-000000000001"}
@@ -124,6 +126,34 @@ def test_an_owner_sees_only_the_devices_of_leases_of_theirs(api, chief, owner, r
     api(eve, "read")("GET", f"hardware/{report}", code=404)
     api(owner, "lease")("POST", f"hardware/{report}/scan", {}, code=403)
     api(chief, "lease")("POST", f"hardware/{report}/scan", {}, code=403)
+
+
+def test_the_list_of_an_owner_unpacks_no_report_and_reads_no_secrets(api, chief, owner, reporter, ask, monkeypatch):
+    ask("accelerator", requirements={"class": "gpu"})
+    read = reported.unpacked
+    with monkeypatch.context() as patched, CaptureQueriesContext(connection) as said:
+        patched.setattr(reported, "unpacked", lambda _: pytest.fail("a report was unpacked"))
+        (listed,) = api(owner, "read")("GET", "hardware")["results"]
+        api(chief, "read")("GET", "resources"), api(owner, "read")("GET", "leases"), api(owner, "read")("GET", "jobs")
+        agents.agents(caller(chief))
+    assert listed["counts"] == {"gpu": {"ready": 1}}
+    of = re.compile(r"FROM .(leases_(lease|resource|agent|job|reportedhardware))\b")
+    lists = [one["sql"] for one in said if of.search(one["sql"])]
+    assert lists
+    assert not [one for one in lists if re.search(r"\.\"(secrets|stdin|env|content)\"", one)]
+
+    # An earlier version has not stored the readiness of each device.
+    finding = Finding.objects.get(resource__leases__owner=owner)
+    del finding.draft["facts"]["device"]["readiness"]
+    finding.save()
+    unpacked = []
+    monkeypatch.setattr(reported, "unpacked", lambda content: unpacked.append(1) or read(content))
+    assert api(owner, "read")("GET", "hardware")["results"][0]["counts"] == {"gpu": {"ready": 1}}
+    assert unpacked == [1]
+    monkeypatch.undo()
+    finding.draft["facts"]["device"]["readiness"], finding.draft["attributes"]["health"] = "ready", "failed"
+    finding.save()
+    assert api(owner, "read")("GET", "hardware")["results"][0]["counts"] == {"gpu": {"failed": 1}}
 
 
 def test_a_scan_orders_the_agent_to_report(api, chief, reporter):

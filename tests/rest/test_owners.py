@@ -140,8 +140,8 @@ def test_no_list_filter_or_search_tells_of_them(api, eve, theirs):
                 assert '"ada"' not in said, (address, query)
             tried += 1
     assert tried > 30
-    for path in ("leases", "explain", "groups"):
-        body = {"leases": [{"type": "fake"}]} if path == "groups" else {"type": "fake"}
+    for path in ("leases", "explain", "groups", "groups/explain"):
+        body = {"leases": [{"type": "fake"}]} if "groups" in path else {"type": "fake"}
         for name in ("ada", "nobody"):
             assert "operator" in program("POST", f"{path}?owner={name}", body, code=403)["detail"]
 

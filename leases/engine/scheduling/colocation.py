@@ -27,6 +27,8 @@ from leases.engine.scheduling.place import RESERVE
 
 _PAGES = (1, 16, 256)
 """The sizes of the searches for hosts, in candidate limits. The next one runs only if the one before found no host."""
+_LISTED = 20
+"""The maximum number of hosts whose prospects are listed."""
 _SHOWN = 3
 """Up to this many hosts are named to a group that waits."""
 
@@ -187,6 +189,51 @@ def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
     else:
         message += "No host has anything that they request."
     return Shortage(hosts=tuple(able), message=message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prospect:
+    """Whether a host can serve a group: `granted` now, `wait` if it could once nothing in it were leased, or `no`."""
+
+    host: str
+    answer: str
+    sentence: str
+
+
+def prospects(requests: list[PlacementRequest], rule: Rule) -> list[Prospect]:
+    """Return the prospects of a group in the hosts that have something that it requests, the best ones first."""
+    kinds, kind_of = _kinds(requests)
+    seeds = list(dict.fromkeys(one.resource_id for kind in kinds for one in options_for(kind, when_empty=True)))
+    empty = {host.id: host for host in _hosts(seeds, kinds, kind_of, when_empty=True, partly=True)}
+    found: list[tuple[tuple[bool, bool, float, int], int, Prospect]] = []
+    for host in _hosts(seeds, kinds, kind_of, when_empty=False, partly=True):
+        now = _best([host], requests, rule)
+        later = now or _best([empty[host.id]], requests, rule)
+        apart = how_near(later or (), rule)
+        lacking = host if later else empty[host.id]
+        order = (now is None, later is None, sum(_lacks(lacking, requests)), _farness(later or (), rule))
+        why = "" if now else _clause(lacking, kinds, kind_of, able=later is not None, near=bool(rule.near))
+        found.append((order, len(found), _prospect(host, now, later, why=why, apart=apart)))
+    return [one for *_, one in sorted(found, key=lambda one: one[:2])][:_LISTED]
+
+
+def how_near(chosen: Sequence[Option], rule: Rule) -> str:
+    """Return how near the devices of a group would be, after "would"; empty if it has fewer than two devices."""
+    apart = str(distance_between(chosen, rule) or "")
+    return apart and ("have " if apart.startswith("no ") else "be ") + apart
+
+
+def _prospect(
+    host: _Host, now: Sequence[Option] | None, later: Sequence[Option] | None, *, why: str, apart: str
+) -> Prospect:  # fmt: skip
+    name = _named(host.id)
+    if now is not None:
+        sentence = f"{name} has room for all of them" + (f"; their devices would {apart}." if apart else ".")
+        return Prospect(host=name, answer="granted", sentence=sentence)
+    if later is not None:
+        sentence = f"{why}." + (f" Once nothing is leased there, their devices would {apart}." if apart else "")
+        return Prospect(host=name, answer="wait", sentence=sentence)
+    return Prospect(host=name, answer="no", sentence=f"{why}.")
 
 
 def _lacks(host: _Host, requests: Sequence[PlacementRequest]) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from django.conf import settings
 from django.db.models.functions import Now
@@ -27,6 +27,7 @@ from leases.engine.placement.claims import finish_claim
 from leases.engine.placement.constraints import PlacementRequest, suits
 from leases.engine.placement.pending import PendingLease, lock, look_again, members_of
 from leases.engine.scheduling import allocate, colocation
+from leases.engine.scheduling.colocation import Prospect
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.engine.scheduling.place import RESERVE, Outcome
 from leases.models import LeaseGroup
@@ -273,6 +274,55 @@ def advance(group_id: int) -> Outcome:
         return gather(group_id) if _is_oldest(group_id) else stand_back(group_id)
     except Busy:
         return Outcome.BUSY
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupOpinion:
+    """What would happen to a group now. `decisions` are those on its members alone, if no existing host could do."""
+
+    granted: bool
+    message: str
+    reason: str = ""
+    hosts: Sequence[Prospect] = ()
+    decisions: Sequence[Decision] = ()
+
+
+def opinion(group_id: int) -> GroupOpinion:
+    """Return what would happen to a pending group now, without carrying it out."""
+    found, rule = members_of(group_id), rule_of(group_id)
+    excess = quotas.allowance({member.id: member.placement.amounts for member in found}).excess
+    charged = budgets.look([member.id for member in found])
+    for member in found:
+        member.placement = charged.of(member.id, member.placement).bounding(member.placement)
+    requests = [member.placement for member in found]
+    hosts = colocation.prospects(requests, rule) if rule.same == "host" else []
+    chosen = _choose(requests, rule)
+    if excess is not None:
+        return GroupOpinion(granted=False, reason=Reason.WAITING_QUOTA, message=excess.sentence, hosts=hosts)
+    if chosen is not None:
+        if dear := charged.against(_costs(found, chosen)):
+            message = dear[:1].upper() + dear[1:]
+            return GroupOpinion(granted=False, reason=Reason.WAITING_BUDGET, message=message, hosts=hosts)
+        apart = colocation.how_near(chosen, rule) if rule.same == "host" else ""
+        message = f"Granted at once: there is room for all {len(found)} leases of the group"
+        message += f"; their devices would {apart}." if apart else "."
+        return GroupOpinion(granted=True, message=message, hosts=hosts)
+    message = f"There is no room for all {len(found)} leases of the group at once."
+    if rule.same == "host":
+        message = colocation.shortage(requests, rule).message
+    able = any(one.answer == "wait" for one in hosts)
+    decisions = [] if able else [allocate.opinion(member) for member in _distinct(found)]
+    return GroupOpinion(
+        granted=False, reason=Reason.WAITING_GROUP, message=message, hosts=hosts, decisions=decisions
+    )  # fmt: skip
+
+
+def _distinct(found: Sequence[PendingLease]) -> list[PendingLease]:
+    """Return the first of the members that request the same."""
+    first: dict[str, PendingLease] = {}
+    for member in found:
+        first.setdefault(repr(replace(member.placement, lease_id=None)), member)
+    return list(first.values())
 
 
 @short

@@ -304,6 +304,22 @@ def rehearse(asked: LeaseRequest, owner_id: int | None, *, actor: str) -> Iterat
         raise _NothingWritten
 
 
+@contextmanager
+def rehearse_group(
+    asked: list[LeaseRequest], owner_id: int, *, actor: str, same: str = "", different: str = "", near: str = ""
+) -> Iterator[int]:  # fmt: skip
+    """Yield the id of the group, inside a transaction that is always rolled back at the end.
+
+    Raises the same exceptions as `request_group`.
+    """
+    with suppress(_NothingWritten), transaction.atomic():
+        group, _ = _group(LeaseGroup(owner_id=owner_id, same=same, different=different, near=near), None, "")
+        for one in asked:
+            insert(one.model_copy(update={"idempotency_key": None}), owner_id, usable(one), actor, None, group.pk)
+        yield group.pk
+        raise _NothingWritten
+
+
 def request_group(
     asked: list[LeaseRequest], owner_id: int, *, actor: str, same: str = "", different: str = "", near: str = "",
     idempotency_key: str | None = None,
