@@ -83,10 +83,6 @@ def _reads(root: str, scan: Callable[[Any], Any]) -> tuple[dict[str, list[str]],
     read: dict[str, dict[str, None]] = {"file": {}, "link": {}, "folder": {}}
 
     class Recorded(FolderTree):
-        def _content(self, path: str, real: str) -> bytes | None:
-            read["file"][f"{root}/{real}"] = None
-            return super()._content(path, real)
-
         def _target(self, real: str) -> str:
             read["link"][f"{root}/{real}"] = None
             return super()._target(real)
@@ -95,7 +91,9 @@ def _reads(root: str, scan: Callable[[Any], Any]) -> tuple[dict[str, list[str]],
             read["folder"][f"{root}/{real}"] = None
             return super()._list(path, real, most)
 
-    found = scan(Recorded(root))
+    tree = Recorded(root)
+    found = scan(tree)
+    read["file"] = {f"{root}/{tree._file(path)}": None for path, text in tree._texts.items() if text is not None}
     return {name: list(paths) for name, paths in read.items()}, len(found.devices)
 
 

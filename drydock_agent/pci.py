@@ -15,7 +15,19 @@ FUNCTIONS = "sys/bus/pci/devices"
 _ADDRESS = re.compile(r"\A([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-1]?[0-9a-f])\.([0-7])\Z")
 
 _IDS = {"vendor": 4, "device": 4, "class": 6}
-_ID_FILES = frozenset(_IDS)
+
+ATTRIBUTES = frozenset({
+    *_IDS, "subsystem_vendor", "subsystem_device", "revision", "numa_node", "local_cpulist", "sriov_totalvfs",
+    "sriov_numvfs", "current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "boot_vga",
+    "aer_dev_fatal", "aer_dev_nonfatal", "aer_dev_correctable",
+})  # fmt: skip
+"""The files that are read of every function.
+
+Source: Documentation/ABI/testing/sysfs-bus-pci in the kernel.
+"""
+
+_UNBOUND = ATTRIBUTES | {"uevent"}
+"""The same of a function without a link to its kernel driver."""
 
 _DIGITS = re.compile(r"(\d+)")
 
@@ -54,12 +66,20 @@ def natural(text: str) -> tuple[tuple[bool, int, str], ...]:
 
 def functions(tree: Tree) -> dict[str, Ids]:
     """Return all functions of a tree by their addresses, in numeric order."""
-    return tree.once("pci", _functions)
+    return tree.once("pci", lambda tree: {one: _ids(texts) for one, texts in attributes(tree).items()})
 
 
-def _functions(tree: Tree) -> dict[str, Ids]:
-    found = sorted((name for name in tree.names(FUNCTIONS) if address(name) == name), key=order)
-    return {one: _ids(tree.texts(f"{FUNCTIONS}/{one}", _ID_FILES)) for one in found}
+def attributes(tree: Tree) -> dict[str, dict[str, str]]:
+    """Return the files of all functions that are in `ATTRIBUTES`, by address and name."""
+    return tree.once("pci attributes", _attributes)
+
+
+def _attributes(tree: Tree) -> dict[str, dict[str, str]]:
+    found = {}
+    for one in sorted((name for name in tree.names(FUNCTIONS) if address(name) == name), key=order):
+        folder = f"{FUNCTIONS}/{one}"
+        found[one] = tree.texts(folder, ATTRIBUTES if "driver" in tree.names(folder) else _UNBOUND)
+    return found
 
 
 def _ids(texts: Mapping[str, str]) -> Ids:

@@ -101,15 +101,22 @@ class Tree(ABC):
 
     def link(self, path: str) -> str | None:
         """Return the target of a symbolic link as a path of this tree, or None. The target need not exist."""
+        found = self._link(path)
+        return None if found is None else _normalized(*found)
+
+    def link_name(self, path: str) -> str:
+        """Return the last component of the target of a symbolic link, or an empty string."""
+        folder, target = self._link(path) or ("", "")
+        last = target.rpartition("/")[2]
+        return last if last not in ("", ".", "..") else _normalized(folder, target).rpartition("/")[2]
+
+    def _link(self, path: str) -> tuple[str, str] | None:
+        """Return the resolved folder of a symbolic link, and its target."""
         folder, _, name = path.rpartition("/")
         real = self._folder(folder)
         if real is None or self._kind(_join(real, name)) != _LINK:
             return None
-        return _normalized(real, self._target(_join(real, name)))
-
-    def link_name(self, path: str) -> str:
-        """Return the last component of the target of a symbolic link, or an empty string."""
-        return (self.link(path) or "").rpartition("/")[2]
+        return real, self._target(_join(real, name))
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file, a folder or a link of this name."""
@@ -274,18 +281,18 @@ class FolderTree(Tree):
 
     def texts(self, path: str, wanted: frozenset[str]) -> dict[str, str]:
         """Return those of the wanted files that a folder has, by name."""
-        there, real = sorted(wanted.intersection(self.names(path))), self._folder(path)
-        kinds, known = self._listings.get(real or "", {}), self._texts
-        found = {}
-        for name in there:
-            below = f"{path}/{name}"
-            if kinds.get(name) != _FILE or below in known:
-                text = self.read(below)
-            else:
-                text = known[below] = self._text(below, f"{real}/{name}")
-            if text is not None:
-                found[name] = text
-        return found
+        there, real, known = sorted(wanted.intersection(self.names(path))), self._folder(path) or "", self._texts
+        if real.startswith("sys/") and not self._full:
+            kinds = self._listings.get(real, {})
+            plain = [name for name in there if kinds.get(name) == _FILE and f"{path}/{name}" not in known]
+            texts = _attributes(f"{self.root}/{real}/", plain, min(_PAGE - 1, self.limits.file_bytes))
+            known.update({f"{path}/{name}": text for name, text in texts.items()})
+            self._bytes += sum(map(len, texts.values()))
+            if self._bytes > self.limits.total_bytes:
+                self._fill()
+            if len(texts) == len(there):
+                return texts
+        return super().texts(path, wanted)
 
     def _kind(self, real: str) -> str:
         kind = self._kinds.get(real)
@@ -356,6 +363,23 @@ class FolderTree(Tree):
                 self.warn(path, f"The folder could not be listed: {error.strerror}.")
         self._listings[real] = found
         return list(found)
+
+
+def _attributes(folder: str, names: list[str], most: int) -> dict[str, str]:
+    """Return those of the files in a folder of sysfs that are texts of up to `most` bytes. Each is read at once."""
+    found = {}
+    for name in names:
+        try:
+            descriptor = os.open(folder + name, _OPEN)
+            try:
+                content = os.read(descriptor, _PAGE)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            continue
+        if len(content) <= most and b"\0" not in content:
+            found[name] = content.decode("utf-8", "replace").strip()
+    return found
 
 
 def _kind_of(entry: os.DirEntry[str]) -> str:

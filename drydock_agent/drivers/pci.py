@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections.abc import Mapping
+from functools import lru_cache
 
 from drydock_agent import pci
 from drydock_agent.driver import Findings
@@ -20,20 +21,9 @@ _COUNTERS = (
 )
 """Each file of PCIe's advanced error reporting, the line with its total, and the name of the counter."""
 
-_TEXTS = frozenset({
-    "subsystem_vendor", "subsystem_device", "revision", "numa_node", "local_cpulist", "sriov_totalvfs", "sriov_numvfs",
-    "boot_vga", *_LINK_FILES, *(file for file, _, _ in _COUNTERS),
-})  # fmt: skip
-"""The files of a function that are read together."""
-
-_UNBOUND_TEXTS = _TEXTS | {"uevent"}
-"""The same of a function without a link to its kernel driver."""
+_FILES = ("uevent", "driver", "iommu_group", "physfn", "virtfn*", "infiniband", *sorted(pci.ATTRIBUTES))
 
 _UNKNOWN = Device(id="")
-
-_FILES = (
-    "class", "vendor", "device", "uevent", "driver", "iommu_group", "physfn", "virtfn*", "infiniband", *sorted(_TEXTS),
-)  # fmt: skip
 
 PASS_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 """Kernel drivers that reserve a function for pass-through to a guest."""
@@ -56,14 +46,14 @@ class Pci:
         for name in tree.names(pci.FUNCTIONS):
             if pci.address(name) != name:
                 tree.warn(f"{pci.FUNCTIONS}/{name}", "The entry was skipped, because its name is not a PCI address.")
-        devices = [_function(tree, one, ids) for one, ids in pci.functions(tree).items()]
+        texts = pci.attributes(tree)
+        devices = [_function(tree, one, ids, texts[one]) for one, ids in pci.functions(tree).items()]
         return Findings(devices=tuple(_grouped(tree, _narrow(devices))))
 
 
-def _function(tree: Tree, address: str, ids: pci.Ids) -> Device:
+def _function(tree: Tree, address: str, ids: pci.Ids, texts: Mapping[str, str]) -> Device:
     folder = f"{pci.FUNCTIONS}/{address}"
     present = tree.names(folder)
-    texts = tree.texts(folder, _TEXTS if "driver" in present else _UNBOUND_TEXTS)
     vendor, device, pci_class = ids
     driver = pci.bound_to(tree, address)
     kind = pci.kind_of(pci_class, "infiniband" in present)
@@ -73,7 +63,7 @@ def _function(tree: Tree, address: str, ids: pci.Ids) -> Device:
     role = pci.role_of(kind, vendor, device, is_vf)
     total = integer(texts.get("sriov_totalvfs"))
     readiness, reason = _readiness(kind, role, driver)
-    root, parent = _place(tree.link(folder) or "", address)
+    root, parent = _place((tree.link(folder) or "").rpartition("/")[0])
     attributes: dict[str, Value] = {}
     if texts.get("boot_vga") == "1":
         attributes["boot_vga"] = True
@@ -113,10 +103,11 @@ def _readiness(kind: str, role: str, driver: str) -> tuple[Readiness, str]:
     return Readiness.READY, f"The kernel driver {driver} is bound to the device."
 
 
-def _place(target: str, address: str) -> tuple[str, str]:
-    """Return the root bus and the bridge above a function, from the place of its folder below sys/devices."""
-    parts = target.split("/")
-    above = [one for one in parts if pci.address(one) == one and one != address]
+@lru_cache(maxsize=1024)
+def _place(folder: str) -> tuple[str, str]:
+    """Return the root bus and the bridge above the functions in a folder below sys/devices."""
+    parts = folder.split("/")
+    above = [one for one in parts if pci.address(one) == one]
     return next((one for one in parts if one.startswith("pci")), ""), above[-1] if above else ""
 
 

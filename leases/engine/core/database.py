@@ -257,7 +257,7 @@ def lookup(sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
     """
     if connection.in_atomic_block:
         return rows(sql, params, hot=True)
-    connection.health_check_done = True
+    connection.health_check_done = True  # type: ignore[attr-defined]
     try:
         return rows(sql, params, hot=True)
     except Error as error:
