@@ -155,7 +155,7 @@ class Device:
 def changed(device: Device, **changes: Any) -> Device:
     """Return a copy of a device with other values, as `dataclasses.replace` does, in a tenth of its time."""
     made = object.__new__(type(device))
-    made.__dict__.update(device.__dict__, **changes)
+    object.__setattr__(made, "__dict__", device.__dict__ | changes)
     return made
 
 

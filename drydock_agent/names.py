@@ -29,6 +29,13 @@ class PciNames:
         return self._boards(vendor, device).get(" ".join(subsystem), "")
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019  (one object lives as long as the process)
+    def all(self, vendor: str, device: str, subsystem: tuple[str, str]) -> dict[str, str]:
+        """Return the names of the vendor, the device and the board that are known, by the fields of a device."""
+        names = self.vendor(vendor), self.device(vendor, device), self.subsystem(vendor, device, subsystem)
+        fields = ("vendor_name", "device_name", "subsystem_name")
+        return {field: name for field, name in zip(fields, names, strict=True) if name}
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019
     def _device(self, vendor: str, device: str) -> tuple[str, int]:
         """Return the name of a device, and where its line ends in the section of its vendor, or -1."""
         section = self._section(vendor)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,7 +14,20 @@ FUNCTIONS = "sys/bus/pci/devices"
 
 _ADDRESS = re.compile(r"\A([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-1]?[0-9a-f])\.([0-7])\Z")
 
-_IDS = (("vendor", 4), ("device", 4), ("class", 6))
+_IDS = {"vendor": 4, "device": 4, "class": 6}
+
+ATTRIBUTES = frozenset({
+    *_IDS, "subsystem_vendor", "subsystem_device", "revision", "numa_node", "local_cpulist", "sriov_totalvfs",
+    "sriov_numvfs", "current_link_speed", "current_link_width", "max_link_speed", "max_link_width", "boot_vga",
+    "aer_dev_fatal", "aer_dev_nonfatal", "aer_dev_correctable",
+})  # fmt: skip
+"""The files that are read of every function.
+
+Source: Documentation/ABI/testing/sysfs-bus-pci in the kernel.
+"""
+
+_UNBOUND = ATTRIBUTES | {"uevent"}
+"""The same of a function without a link to its kernel driver."""
 
 _DIGITS = re.compile(r"(\d+)")
 
@@ -52,21 +66,30 @@ def natural(text: str) -> tuple[tuple[bool, int, str], ...]:
 
 def functions(tree: Tree) -> dict[str, Ids]:
     """Return all functions of a tree by their addresses, in numeric order."""
-    return tree.once("pci", _functions)
+    return tree.once("pci", lambda tree: {one: _ids(texts) for one, texts in attributes(tree).items()})
 
 
-def _functions(tree: Tree) -> dict[str, Ids]:
-    found = sorted((name for name in tree.names(FUNCTIONS) if address(name) == name), key=order)
-    for one in found:
-        tree.names(f"{FUNCTIONS}/{one}")  # what a listed folder has is known without asking for each file
-    return {
-        one: Ids(*(hexadecimal(tree, f"{FUNCTIONS}/{one}/{name}", digits) for name, digits in _IDS)) for one in found
-    }
+def attributes(tree: Tree) -> dict[str, dict[str, str]]:
+    """Return the files of all functions that are in `ATTRIBUTES`, by address and name."""
+    return tree.once("pci attributes", _attributes)
 
 
-def hexadecimal(tree: Tree, path: str, digits: int) -> str:
-    """Return the hexadecimal number in a file, such as `0x10de`, without the prefix, or an empty string if invalid."""
-    text = (tree.read(path) or "").lower().removeprefix("0x")
+def _attributes(tree: Tree) -> dict[str, dict[str, str]]:
+    found = {}
+    for one in sorted((name for name in tree.names(FUNCTIONS) if address(name) == name), key=order):
+        folder = f"{FUNCTIONS}/{one}"
+        found[one] = tree.texts(folder, ATTRIBUTES if "driver" in tree.names(folder) else _UNBOUND)
+    return found
+
+
+def _ids(texts: Mapping[str, str]) -> Ids:
+    return Ids(*(hexadecimal(texts.get(name, ""), digits) for name, digits in _IDS.items()))
+
+
+@lru_cache(maxsize=16384)
+def hexadecimal(text: str, digits: int) -> str:
+    """Return a hexadecimal number such as `0x10de` without the prefix, or an empty string if it is invalid."""
+    text = text.lower().removeprefix("0x")
     try:
         return f"{int(text, 16):0{digits}x}" if 0 < len(text) <= digits else ""
     except ValueError:
@@ -75,9 +98,11 @@ def hexadecimal(tree: Tree, path: str, digits: int) -> str:
 
 def bound_to(tree: Tree, of: str) -> str:
     """Return the name of the kernel driver that is bound to a function, or an empty string."""
-    folder = f"{FUNCTIONS}/{of}"
-    bound = tree.link_name(f"{folder}/driver")
-    if bound:
+    return tree.once(f"driver of {of}", lambda tree: _bound_to(tree, f"{FUNCTIONS}/{of}"))
+
+
+def _bound_to(tree: Tree, folder: str) -> str:
+    if "driver" in tree.names(folder) and (bound := tree.link_name(f"{folder}/driver")):
         return bound
     # Captures often lack the link; the same fact is a line of uevent.
     lines = (tree.read(f"{folder}/uevent") or "").splitlines()
@@ -96,6 +121,7 @@ _KINDS = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=1024)
 def kind_of(pci_class: str, has_infiniband: bool = False) -> str:
     """Return the kind of a function from its class, six hexadecimal digits."""
     if has_infiniband:

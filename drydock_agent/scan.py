@@ -132,12 +132,8 @@ def _named(device: Device, names: PciNames) -> Device:
     if not device.vendor_id:
         return device
     board = (device.subsystem_vendor_id, device.subsystem_device_id)
-    found: dict[str, Any] = {
-        "vendor_name": device.vendor_name or names.vendor(device.vendor_id),
-        "device_name": device.device_name or names.device(device.vendor_id, device.device_id),
-        "subsystem_name": device.subsystem_name or names.subsystem(device.vendor_id, device.device_id, board),
-    }
-    return changed(device, **found) if any(found.values()) else device
+    found = names.all(device.vendor_id, device.device_id, board)
+    return changed(device, **{name: getattr(device, name) or text for name, text in found.items()}) if found else device
 
 
 def _real(identities: Any) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import itertools
 import os
 import stat
 from abc import ABC, abstractmethod
@@ -63,9 +64,9 @@ class Tree(ABC):
         self.warnings: list[ScanWarning] = []
         self._extra = dict(extra or {})
         self._folders: dict[str, str | None] = {"": ""}
+        self._heads: dict[tuple[str, str], str] = {}
         self._texts: dict[str, str | None] = {}
         self._names: dict[str, tuple[str, ...]] = {}
-        self._kinds: dict[str, str] = {}
         self._made: dict[str, Any] = {}
         self._bytes = self._entries = 0
         self._full = False
@@ -74,11 +75,18 @@ class Tree(ABC):
         """Return a text file without surrounding white space, or None if it is missing or cannot be read."""
         if path in self._texts:
             return self._texts[path]
-        text = self._extra.get(path)
-        if text is None and (real := self._file(path)) is not None:
-            text = self._text(path, real)
-        self._texts[path] = text.strip() if text is not None else None
-        return self._texts[path]
+        if path in self._extra:
+            text: str | None = self._extra[path].strip()
+        else:
+            real = self._file(path)
+            text = None if real is None else self._text(path, real)
+        self._texts[path] = text
+        return text
+
+    def texts(self, path: str, wanted: frozenset[str]) -> dict[str, str]:
+        """Return those of the wanted files that a folder has, by name. Faster than to `read` each of them."""
+        found = {name: self.read(f"{path}/{name}") for name in sorted(wanted.intersection(self.names(path)))}
+        return {name: text for name, text in found.items() if text is not None}
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a folder, sorted; none if the folder is missing."""
@@ -93,15 +101,22 @@ class Tree(ABC):
 
     def link(self, path: str) -> str | None:
         """Return the target of a symbolic link as a path of this tree, or None. The target need not exist."""
+        found = self._link(path)
+        return None if found is None else _normalized(*found)
+
+    def link_name(self, path: str) -> str:
+        """Return the last component of the target of a symbolic link, or an empty string."""
+        folder, target = self._link(path) or ("", "")
+        last = target.rpartition("/")[2]
+        return last if last not in ("", ".", "..") else _normalized(folder, target).rpartition("/")[2]
+
+    def _link(self, path: str) -> tuple[str, str] | None:
+        """Return the resolved folder of a symbolic link, and its target."""
         folder, _, name = path.rpartition("/")
         real = self._folder(folder)
         if real is None or self._kind(_join(real, name)) != _LINK:
             return None
-        return _normalized(real, self._target(_join(real, name)))
-
-    def link_name(self, path: str) -> str:
-        """Return the last component of the target of a symbolic link, or an empty string."""
-        return (self.link(path) or "").rpartition("/")[2]
+        return real, self._target(_join(real, name))
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file, a folder or a link of this name."""
@@ -120,12 +135,7 @@ class Tree(ABC):
         A number that does not fit in 64 bits with a sign, which reports cannot have, counts as anything else. Drivers
         of the kernel write 2**64 - 1 for what they do not know.
         """
-        text = self.read(path)
-        try:
-            found = int(text) if text and len(text) <= 20 else None
-        except ValueError:
-            return None
-        return found if found is not None and -(1 << 63) <= found < 1 << 63 else None
+        return integer(self.read(path))
 
     def once(self, key: str, make: Callable[[Tree], T]) -> T:
         """Return the result of `make(tree)`, which is called only once for each key and then cached."""
@@ -183,8 +193,7 @@ class Tree(ABC):
             if hops[0] > self.limits.links:
                 self.warn(there, f"More than {self.limits.links} symbolic links, or a loop. It was not followed.")
                 return None
-            target = self._target(there)
-            found = self._walk("" if target.startswith("/") else here, target.split("/"), hops)
+            found = self._followed(here, self._target(there), hops)
             if found is None:
                 return None
             here = found
@@ -193,14 +202,30 @@ class Tree(ABC):
             return None
         return here
 
+    def _followed(self, here: str, target: str, hops: list[int]) -> str | None:
+        """Return the resolved path of a link in a resolved folder. Many links of a class have most of it in common."""
+        if target.startswith("/"):
+            here = ""
+        head, _, last = target.rpartition("/")
+        key, before = (here, head), hops[0]
+        found = self._heads.get(key)
+        if found is None:
+            found = self._walk(here, head.split("/"), hops)
+            if found is None:
+                return None
+            if hops[0] == before:
+                self._heads[key] = found
+        return self._walk(found, [last], hops)
+
     def _text(self, path: str, real: str) -> str | None:
-        if not self._has_room():
-            return None
-        content = self._content(path, real)
+        content = None if self._full else self._content(path, real)
         if content is None:
             return None
-        self._bytes += len(content)
-        if len(content) > self.limits.file_bytes:
+        size = len(content)
+        self._bytes += size
+        if self._bytes > self.limits.total_bytes:
+            self._fill()
+        if size > self.limits.file_bytes:
             self.warn(path, f"The file has more than {self.limits.file_bytes} bytes. It was not used.")
             return None
         if b"\0" in content:
@@ -208,24 +233,25 @@ class Tree(ABC):
             if b"\0" in content:
                 self.warn(path, "The file was ignored, because it is binary.")
                 return None
-        return content.decode("utf-8", "replace")
+        return content.decode("utf-8", "replace").strip()
 
     def _listed(self, path: str, real: str) -> list[str]:
-        if not self._has_room():
+        if self._full:
             return []
         found = self._list(path, real, self.limits.entries - self._entries + 1)
         self._entries += len(found)
+        if self._entries > self.limits.entries:
+            self._fill()
         return found
 
-    def _has_room(self) -> bool:
-        full = self._bytes > self.limits.total_bytes or self._entries > self.limits.entries
-        if full and not self._full:
+    def _fill(self) -> None:
+        """Read nothing more, because a limit was exceeded."""
+        if not self._full:
             self._full = True
             self.warnings.insert(0, ScanWarning(subject="tree", message=(
                 f"The tree is larger than the limit of {self.limits.total_bytes >> 20} MiB and {self.limits.entries} "
                 "entries. The rest was not read, so devices or facts may be missing."
             )))  # fmt: skip
-        return not full
 
     def _is_plain(self, path: str, name: str) -> bool:
         if name.isprintable() and len(name) <= 255 and name not in (".", ".."):
@@ -252,15 +278,35 @@ class FolderTree(Tree):
     def __init__(self, root: str, *, limits: Limits | None = None, extra: Mapping[str, str] | None = None) -> None:
         super().__init__(limits=limits, extra=extra)
         self.root = os.path.abspath(root).rstrip("/")
+        self._kinds: dict[str, str] = {}
+        self._listings: dict[str, dict[str, str]] = {}
         self._complete: set[str] = set()
         self._targets: dict[str, str] = {}
+
+    def texts(self, path: str, wanted: frozenset[str]) -> dict[str, str]:
+        """Return those of the wanted files that a folder has, by name."""
+        there, real, known = sorted(wanted.intersection(self.names(path))), self._folder(path) or "", self._texts
+        if real.startswith("sys/") and not self._full:
+            kinds = self._listings.get(real, {})
+            plain = [name for name in there if kinds.get(name) == _FILE and f"{path}/{name}" not in known]
+            texts = _attributes(f"{self.root}/{real}/", plain, min(_PAGE - 1, self.limits.file_bytes))
+            known.update({f"{path}/{name}": text for name, text in texts.items()})
+            self._bytes += sum(map(len, texts.values()))
+            if self._bytes > self.limits.total_bytes:
+                self._fill()
+            if len(texts) == len(there):
+                return texts
+        return super().texts(path, wanted)
 
     def _kind(self, real: str) -> str:
         kind = self._kinds.get(real)
         if kind is None:
-            # A folder that was listed completely has nothing else.
-            listed = real.rpartition("/")[0] in self._complete
-            kind = self._kinds[real] = _MISSING if listed else self._looked_up(real)
+            folder, _, name = real.rpartition("/")
+            kind = self._listings.get(folder, {}).get(name)
+            if kind is None:
+                # A folder that was listed completely has nothing else.
+                kind = _MISSING if folder in self._complete else self._looked_up(real)
+            self._kinds[real] = kind
         return kind
 
     def _looked_up(self, real: str) -> str:
@@ -308,21 +354,36 @@ class FolderTree(Tree):
         return b"".join(pieces)
 
     def _list(self, path: str, real: str, most: int) -> list[str]:
-        found: list[str] = []
-        kinds, before = self._kinds, f"{real}/" if real else ""
+        found: dict[str, str] = {}
         try:
             with os.scandir(f"{self.root}/{real}") as entries:
-                for entry in entries:
-                    found.append(entry.name)
+                for entry in itertools.islice(entries, most):
                     is_file = entry.is_file(follow_symlinks=False)  # as most are
-                    kinds[before + entry.name] = _FILE if is_file else _kind_of(entry)
-                    if len(found) >= most:
-                        return found
-            self._complete.add(real)
+                    found[entry.name] = _FILE if is_file else _kind_of(entry)
+            if len(found) < most:
+                self._complete.add(real)
         except OSError as error:
             if error.errno not in _ABSENT:
                 self.warn(path, f"The folder could not be listed: {error.strerror}.")
-        return found
+        self._listings[real] = found
+        return list(found)
+
+
+def _attributes(folder: str, names: list[str], most: int) -> dict[str, str]:
+    """Return those of the files in a folder of sysfs that are texts of up to `most` bytes. Each is read at once."""
+    found = {}
+    for name in names:
+        try:
+            descriptor = os.open(folder + name, _OPEN)
+            try:
+                content = os.read(descriptor, _PAGE)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            continue
+        if len(content) <= most and b"\0" not in content:
+            found[name] = content.decode("utf-8", "replace").strip()
+    return found
 
 
 def _kind_of(entry: os.DirEntry[str]) -> str:
@@ -405,6 +466,18 @@ class MemoryTree(Tree):
 
     def _list(self, path: str, real: str, most: int) -> list[str]:
         return sorted(self._children.get(real, ()))[:most]
+
+
+def integer(text: str | None) -> int | None:
+    """Return the decimal number in a text, or None if there is no text or anything else in it.
+
+    A number that does not fit in 64 bits with a sign counts as anything else; see `Tree.integer`.
+    """
+    try:
+        found = int(text) if text and len(text) <= 20 else None
+    except ValueError:
+        return None
+    return found if found is not None and -(1 << 63) <= found < 1 << 63 else None
 
 
 def shown(text: str) -> str:

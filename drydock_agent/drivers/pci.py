@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
+from collections.abc import Mapping
+from functools import lru_cache
 
 from drydock_agent import pci
 from drydock_agent.driver import Findings
-from drydock_agent.facts import Device, Health, Link, Readiness, Value
-from drydock_agent.tree import Tree
-
-_FILES = (
-    "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "revision", "numa_node", "local_cpulist",
-    "uevent", "driver", "iommu_group", "physfn", "virtfn*", "sriov_totalvfs", "sriov_numvfs", "current_link_speed",
-    "current_link_width", "max_link_speed", "max_link_width", "boot_vga", "aer_dev_fatal", "aer_dev_nonfatal",
-    "aer_dev_correctable", "infiniband",
-)  # fmt: skip
+from drydock_agent.facts import Device, Health, Link, Readiness, Value, changed
+from drydock_agent.tree import Tree, integer
 
 _LINK_FILES = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+
+_COUNTERS = (
+    ("aer_dev_fatal", "TOTAL_ERR_FATAL", "pcie_fatal"),
+    ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL", "pcie_nonfatal"),
+    ("aer_dev_correctable", "TOTAL_ERR_COR", "pcie_correctable"),
+)
+"""Each file of PCIe's advanced error reporting, the line with its total, and the name of the counter."""
+
+_FILES = ("uevent", "driver", "iommu_group", "physfn", "virtfn*", "infiniband", *sorted(pci.ATTRIBUTES))
+
+_UNKNOWN = Device(id="")
 
 PASS_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 """Kernel drivers that reserve a function for pass-through to a guest."""
@@ -39,46 +46,41 @@ class Pci:
         for name in tree.names(pci.FUNCTIONS):
             if pci.address(name) != name:
                 tree.warn(f"{pci.FUNCTIONS}/{name}", "The entry was skipped, because its name is not a PCI address.")
-        devices = [_function(tree, one, ids) for one, ids in pci.functions(tree).items()]
+        texts = pci.attributes(tree)
+        devices = [_function(tree, one, ids, texts[one]) for one, ids in pci.functions(tree).items()]
         return Findings(devices=tuple(_grouped(tree, _narrow(devices))))
 
 
-def _function(tree: Tree, address: str, ids: pci.Ids) -> Device:
+def _function(tree: Tree, address: str, ids: pci.Ids, texts: Mapping[str, str]) -> Device:
     folder = f"{pci.FUNCTIONS}/{address}"
-    present = frozenset(tree.names(folder))
-
-    def digits(name: str, count: int) -> str:
-        return pci.hexadecimal(tree, f"{folder}/{name}", count) if name in present else ""
-
-    def number(name: str) -> int | None:
-        return tree.integer(f"{folder}/{name}") if name in present else None
-
+    present = tree.names(folder)
     vendor, device, pci_class = ids
     driver = pci.bound_to(tree, address)
     kind = pci.kind_of(pci_class, "infiniband" in present)
-    numa = number("numa_node")
+    numa = integer(texts.get("numa_node"))
     function_of = pci.owner_of(tree.link(f"{folder}/physfn")) if "physfn" in present else ""
     is_vf = bool(function_of) or "physfn" in present or pci.is_vf_by_id(vendor, device, driver)
     role = pci.role_of(kind, vendor, device, is_vf)
-    total = number("sriov_totalvfs")
+    total = integer(texts.get("sriov_totalvfs"))
     readiness, reason = _readiness(kind, role, driver)
-    root, parent = _place(tree.link(folder) or "", address)
+    root, parent = _place((tree.link(folder) or "").rpartition("/")[0])
     attributes: dict[str, Value] = {}
-    if "boot_vga" in present and tree.read(f"{folder}/boot_vga") == "1":
+    if texts.get("boot_vga") == "1":
         attributes["boot_vga"] = True
-    if (enabled := number("sriov_numvfs")) is not None:
+    if (enabled := integer(texts.get("sriov_numvfs"))) is not None:
         attributes["enabled_vfs"] = enabled
     if driver in PASS_THROUGH:
         attributes["pass_through"] = True
-    return Device(
-        id=address, part_of=function_of, kind=kind, device_class=_class(kind, role, is_vf), role=role,
+    return changed(
+        _UNKNOWN, id=address, part_of=function_of, kind=kind, device_class=_class(kind, role, is_vf), role=role,
         pci_class=pci_class, vendor_id=vendor, device_id=device,
-        subsystem_vendor_id=digits("subsystem_vendor", 4), subsystem_device_id=digits("subsystem_device", 4),
-        revision=digits("revision", 2), driver=driver, numa_node=numa if numa is not None and numa >= 0 else None,
-        local_cpus=(tree.read(f"{folder}/local_cpulist") or "") if "local_cpulist" in present else "",
-        iommu_group=_group(tree, folder, present), parent=parent, root=root, link=_link(tree, folder, present),
+        subsystem_vendor_id=pci.hexadecimal(texts.get("subsystem_vendor", ""), 4),
+        subsystem_device_id=pci.hexadecimal(texts.get("subsystem_device", ""), 4),
+        revision=pci.hexadecimal(texts.get("revision", ""), 2), driver=driver,
+        numa_node=numa if numa is not None and numa >= 0 else None, local_cpus=texts.get("local_cpulist", ""),
+        iommu_group=_group(tree, folder, present), parent=parent, root=root, link=_link(texts),
         total_vfs=total, vfs=_vfs(tree, folder, present), attributes=attributes, readiness=readiness, reason=reason,
-        counters=_counters(tree, folder, present),
+        counters=_counters(texts),
     )  # fmt: skip
 
 
@@ -101,28 +103,29 @@ def _readiness(kind: str, role: str, driver: str) -> tuple[Readiness, str]:
     return Readiness.READY, f"The kernel driver {driver} is bound to the device."
 
 
-def _place(target: str, address: str) -> tuple[str, str]:
-    """Return the root bus and the bridge above a function, from the place of its folder below sys/devices."""
-    parts = target.split("/")
-    above = [one for one in parts if pci.address(one) == one and one != address]
+@lru_cache(maxsize=1024)
+def _place(folder: str) -> tuple[str, str]:
+    """Return the root bus and the bridge above the functions in a folder below sys/devices."""
+    parts = folder.split("/")
+    above = [one for one in parts if pci.address(one) == one]
     return next((one for one in parts if one.startswith("pci")), ""), above[-1] if above else ""
 
 
-def _group(tree: Tree, folder: str, present: frozenset[str]) -> int | None:
+def _group(tree: Tree, folder: str, present: tuple[str, ...]) -> int | None:
     name = tree.link_name(f"{folder}/iommu_group") if "iommu_group" in present else ""
     return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else None
 
 
-def _vfs(tree: Tree, folder: str, present: frozenset[str]) -> tuple[str, ...]:
-    links = (name for name in present if name.startswith("virtfn"))
+def _vfs(tree: Tree, folder: str, present: tuple[str, ...]) -> tuple[str, ...]:
+    links = present[bisect_left(present, "virtfn") : bisect_left(present, "virtfo")]  # they are sorted
+    if not links:
+        return ()
     found = {pci.owner_of(tree.link(f"{folder}/{name}")) for name in links}
     return tuple(sorted(found - {""}, key=pci.order))
 
 
-def _link(tree: Tree, folder: str, present: frozenset[str]) -> Link | None:
-    values: dict[str, str] = {
-        name: (tree.read(f"{folder}/{name}") or "").split(" ")[0] for name in _LINK_FILES if name in present
-    }
+def _link(texts: Mapping[str, str]) -> Link | None:
+    values = {name: texts[name].split(" ")[0] for name in _LINK_FILES if name in texts}
     if not values:
         return None
 
@@ -144,15 +147,7 @@ def _link(tree: Tree, folder: str, present: frozenset[str]) -> Link | None:
     return None if found == Link() else found
 
 
-_COUNTERS = (
-    ("aer_dev_fatal", "TOTAL_ERR_FATAL", "pcie_fatal"),
-    ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL", "pcie_nonfatal"),
-    ("aer_dev_correctable", "TOTAL_ERR_COR", "pcie_correctable"),
-)
-"""Each file of PCIe's advanced error reporting, the line with its total, and the name of the counter."""
-
-
-def _counters(tree: Tree, folder: str, present: frozenset[str]) -> dict[str, int]:
+def _counters(texts: Mapping[str, str]) -> dict[str, int]:
     """Return how many errors PCIe's advanced error reporting has counted since the machine started.
 
     Source: Documentation/ABI/testing/sysfs-bus-pci-devices-aer in the kernel. A count that is zero is left out. Even a
@@ -160,8 +155,10 @@ def _counters(tree: Tree, folder: str, present: frozenset[str]) -> dict[str, int
     """
     found = {}
     for file, total, name in _COUNTERS:
-        text = (tree.read(f"{folder}/{file}") or "") if file in present else ""
-        count = next((line.split()[-1] for line in text.splitlines() if line.startswith(total)), "0")
+        if file not in texts:
+            continue
+        lines = texts[file].splitlines()
+        count = next((line.split()[-1] for line in lines if line.startswith(total)), "0")
         if count.isascii() and count.isdigit() and len(count) < 19 and int(count):
             found[name] = int(count)
     return found

@@ -71,14 +71,16 @@ def _processors(tree: Tree) -> tuple[set[str], CpuFacts]:
     threads, packages, cores, package = 0, set(), set(), ""
     for line in text.splitlines():
         key, _, value = line.partition(":")
-        key, value = key.strip(), value.strip()
-        threads += bool(re.match(r"processor\b", key))
-        if key == "physical id":
-            package = value
-            packages.add(value)
+        key = key.strip()
+        if key == "processor" or key.startswith("processor "):  # s390 writes the number before the colon
+            threads += 1
+        elif key == "physical id":
+            package = value.strip()
+            packages.add(package)
         elif key == "core id":
-            cores.add((package, value))
-        fields.setdefault(key, value)
+            cores.add((package, value.strip()))
+        if key not in fields:
+            fields[key] = value.strip()
     places = [f"{_CPUS}/{one}/topology" for one in tree.names(_CPUS) if re.fullmatch(r"cpu\d+", one)]
     pairs = {(tree.read(f"{one}/physical_package_id"), tree.read(f"{one}/core_id")) for one in places}
     pairs = {one for one in pairs if one[0] is not None}

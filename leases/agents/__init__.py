@@ -8,7 +8,7 @@ An agent can only act for the host that it joined for. Everything that it sends 
 from leases.agents.administration import agent, agents, confirm_agent, create_join_code, order_agent, revoke_agent
 from leases.agents.endpoints import new_secret
 from leases.agents.enrolment import join, renew, server_version, valid_code
-from leases.agents.hardware import accept, accept_unchanged
+from leases.agents.hardware import accept, accept_repeated, accept_unchanged
 from leases.agents.installation import install_agent, uninstall_agent
 from leases.agents.orders import due, finish
 from leases.agents.program import current as current_program
@@ -16,6 +16,7 @@ from leases.agents.reported import hardware_report, hardware_reports, scan_hardw
 
 __all__ = [
     "accept",
+    "accept_repeated",
     "accept_unchanged",
     "agent",
     "agents",

@@ -8,10 +8,11 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from blueprints.identities import real
-from blueprints.reports import Report
+from blueprints.reports import Report, content_digest
 from drydock.core.errors import Busy, Conflict, DrydockError, NotAllowed
 from drydock_agent.messages import HardwareReport
 from leases.agents.enrolment import CLOCK_LIMIT, CLOCK_WARNING, Replaced, note_clock, offset, refuse_other_host
+from leases.agents.repeats import REPEATS, Known
 from leases.engine.core.transitions import record_event
 from leases.engine.sync import discovery, silent_agents
 from leases.engine.sync.discovery import Received
@@ -20,8 +21,20 @@ from leases.models import Agent
 FIELD = "hardware.host.identities"
 
 
-def accept_unchanged(agent: Agent, document: object) -> bool:
-    """Record a report, given as JSON values, that says the same about the hardware as the one before.
+def accept_repeated(agent: Agent, body: bytes) -> bool:
+    """Record a report, given as JSON text, in which the text about the hardware is the same as in the one before.
+
+    Does what `accept_unchanged` does, without reading what the text says about the hardware.
+    """
+    try:
+        found = REPEATS.recognize(agent.pk, body)
+        return found is not None and _record(agent, *found)
+    except _MALFORMED:
+        return False
+
+
+def accept_unchanged(agent: Agent, document: object, body: bytes) -> bool:
+    """Record a report, given as JSON values and text, that says the same about the hardware as the one before.
 
     Most reports do. Their hardware was checked when it was stored, so only the rest of the report is. Return False, and
     record nothing, if the report has to be read and checked as a whole, whatever the reason.
@@ -29,21 +42,33 @@ def accept_unchanged(agent: Agent, document: object) -> bool:
     if not isinstance(document, dict) or not isinstance(content := document.get("hardware"), dict):
         return False
     try:
-        report = HardwareReport.from_json({**document, "hardware": _NOTHING})
-        host = content.get("host", {})
-        given = {one.namespace: one.value for one in real(host.get("identities", {}))}
+        given = {one.namespace: one.value for one in real(content.get("host", {}).get("identities", {}))}
         # The database stores neither NUL nor half characters.
-        if abs(offset(report.time)) > CLOCK_WARNING or not all("".join(pair).isprintable() for pair in given.items()):
+        if not all("".join(pair).isprintable() for pair in given.items()):
             return False
-        return discovery.still_same(
-            agent.pk, content, sequence=report.sequence, boot_id=report.boot_id, identities=given,
-            joined_at=agent.joined_at,
-        )  # fmt: skip
-    except (ValueError, TypeError, AttributeError, RecursionError):  # of a malformed report
+        known = Known(digest=content_digest([content]), identities=given)
+        if not _record(agent, document, known):
+            return False
+    except _MALFORMED:
         return False
+    REPEATS.learn(agent.pk, body, content, known)
+    return True
 
 
+_MALFORMED = (ValueError, TypeError, AttributeError, RecursionError)
+"""Raised for a malformed report."""
 _NOTHING = {"version": 1, "host": {}}
+
+
+def _record(agent: Agent, document: dict[str, Any], known: Known) -> bool:
+    """Record a report if its hardware is the stored one. Raises one of `_MALFORMED` if the rest is malformed."""
+    report = HardwareReport.from_json({**document, "hardware": _NOTHING})
+    if abs(offset(report.time)) > CLOCK_WARNING:
+        return False
+    return discovery.still_same(
+        agent.pk, digest=known.digest, sequence=report.sequence, boot_id=report.boot_id, identities=known.identities,
+        joined_at=agent.joined_at,
+    )  # fmt: skip
 
 
 def accept(agent: Agent, report: HardwareReport, content: dict[str, Any]) -> Received:

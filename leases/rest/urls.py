@@ -79,8 +79,8 @@ schema.register(V1)
 OPEN: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
 
 urlpatterns = [
+    *agents.URLS,  # first, because they are few and called most often
     *(path(f"v1/{address}", view.as_view()) for address, view in V1.items()),
-    *agents.URLS,
     path("schema/", views.Document.as_view(**OPEN), name="schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(url_name="schema", **OPEN), name="docs"),
     re_path(SLASHED, without_slash),

@@ -345,6 +345,26 @@ def test_a_tree_in_memory_follows_links_as_a_folder_does(tmp_path):
     assert (tree.names("sys/empty"), tree.exists("sys/empty"), tree.exists("sys/none")) == ((), True, False)
 
 
+def test_files_that_are_read_together_are_those_that_are_read_one_by_one(root):
+    folder, place = root / FUNCTIONS / SOUND, f"{FUNCTIONS}/{SOUND}"
+    (folder / "revision").symlink_to("vendor")
+    (folder / "boot_vga").symlink_to("missing")
+    (folder / "sriov_numvfs").mkdir()
+    (folder / "uevent").write_bytes(b"DRIVER=\0\x01")
+    (folder / "local_cpulist").write_text(" 0-3\n\n")
+    wanted = frozenset({"vendor", "class", "revision", "boot_vga", "sriov_numvfs", "uevent", "local_cpulist", "absent"})
+    single = FolderTree(str(root))
+    expected = {name: text for name in sorted(wanted) if (text := single.read(f"{place}/{name}")) is not None}
+    assert set(expected) == {"vendor", "class", "revision", "local_cpulist"}
+    together = FolderTree(str(root))
+    assert together.texts(place, wanted) == expected == together.texts(place, wanted)
+    assert together.warnings == single.warnings != []
+    assert together.texts(f"{FUNCTIONS}/0000:ff:00.0", wanted) == {}
+    memory = MemoryTree({f"{place}/{name}": text for name, text in expected.items()})
+    assert memory.texts(place, wanted) == expected
+    assert FolderTree(str(root), limits=Limits(file_bytes=6)).texts(place, wanted) == {"local_cpulist": "0-3"}
+
+
 def test_a_broken_entry_point_stops_no_other_driver(monkeypatch, tmp_path):
     (tmp_path / "strange_hardware.py").write_text("raise RuntimeError('not today')\n")
     info = tmp_path / "strange-1.dist-info"

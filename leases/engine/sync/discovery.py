@@ -22,7 +22,7 @@ from blueprints import registry
 from blueprints.answers import Json
 from blueprints.contract import Discovers, Reports
 from blueprints.models import Blueprint
-from blueprints.reports import Report, as_json, content_digest, digest
+from blueprints.reports import Report, as_json, digest
 from blueprints.specs import BlueprintView, Draft, HostView
 from drydock.core import clock
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotSupported
@@ -280,17 +280,18 @@ _STILL_SAME = """
 
 
 def still_same(
-    agent_id: int, content: object, *, sequence: int, boot_id: str, identities: Mapping[str, str],
+    agent_id: int, *, digest: str, sequence: int, boot_id: str, identities: Mapping[str, str],
     joined_at: dt.datetime | None,
 ) -> bool:  # fmt: skip
     """Record a report that says the same as the one before, if it comes from an agent about which nothing is wrong.
 
-    `identities` are those of the host in the report, and `joined_at` is when the agent that sent it joined. Return False, and record nothing, if the report has to be examined.
+    `digest` is the `content_digest` of its hardware, `identities` are those of the host in it, and `joined_at` is when
+    the agent that sent it joined. Return False, and record nothing, if the report has to be examined.
     """
     refuse_inside_transaction("still_same")
     given = {
         "agent": agent_id, "joined": joined_at, "sequence": sequence, "boot": boot_id, "identities": json.dumps(identities),
-        "digest": content_digest([content]), "resync": RESYNC,
+        "digest": digest, "resync": RESYNC,
     }  # fmt: skip
     return bool(run(_STILL_SAME, given, hot=True))
 

@@ -41,6 +41,7 @@ T = TypeVar("T")
 _FIELD = re.compile(r"\A([a-z][A-Za-z0-9_.\[\]-]{0,100}): ")
 _ROOT = re.compile(r"\A(hello|hardwarereport|orderresult)(\.|: )")
 _FIRST, _LONGEST = 0.1, 1.0
+_UNCHANGED = Receipt(stored=False)
 
 
 class AgentEndpoint(Endpoint):
@@ -55,18 +56,19 @@ class AgentEndpoint(Endpoint):
 
     def document(self, request: Request) -> object:
         """Return the JSON document in a body, which may be compressed. Raises InvalidRequest."""
-        found = self.unchecked(request)
+        body = self.text(request)
+        found = _strictly(lambda: wire.parsed(body))
         parsing.check_value(found)
         return found
 
-    def unchecked(self, request: Request) -> object:
-        """Return the JSON document in a body. It may have values that the database cannot store."""
+    def text(self, request: Request) -> bytes:
+        """Return the JSON text of a body, which may be compressed. Raises InvalidRequest."""
         sort = request.content_type.partition(";")[0].strip().lower()
         if sort != "application/json":
             raise UnsupportedMediaType(sort)
         encoding = request.headers.get("Content-Encoding", "")
         content = request._request.read(BODY_BYTES + 1)
-        return _strictly(lambda: wire.parsed(wire.unpacked(content, encoding, BODY_BYTES)))
+        return _strictly(lambda: wire.unpacked(content, encoding, BODY_BYTES))
 
 
 def _strictly(read: Callable[[], T]) -> T:
@@ -114,12 +116,15 @@ class HardwareView(AgentEndpoint):
 
     def put(self, request: Request) -> HttpResponse:
         """Store the report, and return what could not be stored."""
-        document: Any = self.unchecked(request)
-        if agents.accept_unchanged(_agent(request), document):
-            return _answer(Receipt(stored=False))
+        agent, body = _agent(request), self.text(request)
+        if agents.accept_repeated(agent, body):
+            return _answer(_UNCHANGED)
+        document: Any = _strictly(lambda: wire.parsed(body))
+        if agents.accept_unchanged(agent, document, body):
+            return _answer(_UNCHANGED)
         parsing.check_value(document)
         report = _strictly(lambda: HardwareReport.from_json(document))
-        received = agents.accept(_agent(request), report, document["hardware"])
+        received = agents.accept(agent, report, document["hardware"])
         problems = (" ".join(received.problem.split())[:2000],) if received.problem else ()
         return _answer(Receipt(stored=received.stored, problems=problems))
 
