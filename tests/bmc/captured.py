@@ -1,7 +1,7 @@
 """The captured Redfish trees of real BMCs, served read-only, to whoever has the credential.
 
-    with captured("nvidia_dpu.tar.gz") as bmc:
-        session = Redfish().open(Redfish.Access(**bmc.access()), bmc.credential(), deadline=60)
+with captured("nvidia_dpu.tar.gz") as bmc:
+    session = Redfish().open(Redfish.Access(**bmc.access()), bmc.credential(), deadline=60)
 """
 
 from __future__ import annotations
@@ -55,7 +55,12 @@ class Captured:
 
     def access(self, **changes: Any) -> dict[str, Any]:
         """Return the fields of the driver's Access."""
-        return {"address": "127.0.0.1", "port": self.server.server_address[1], "fingerprint": self.fingerprint, **changes}
+        return {
+            "address": "127.0.0.1",
+            "port": self.server.server_address[1],
+            "fingerprint": self.fingerprint,
+            **changes,
+        }
 
     def credential(self) -> dict[str, str]:
         """Return the fields of the driver's Credential."""
