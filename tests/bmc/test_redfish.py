@@ -198,7 +198,10 @@ def test_of_several_systems_one_must_be_named():
             assert session.power() is PowerState.ON
         with opened(double, system=f"{V1}/Systems/{first.uuid}") as session:
             assert session.power() is PowerState.OFF
-        with opened(double, system="third") as session, pytest.raises(BmcLacks, match="no system 'third'. Its systems"):
+        with (
+            opened(double, system="third") as session,
+            pytest.raises(BmcLacks, match=r"no system 'third'. Its systems"),
+        ):
             session.power()
 
 
@@ -257,7 +260,7 @@ def test_actions_are_those_that_the_bmc_lists_also_behind_action_info(double, hi
     double.machine.resets = ("ForceOn", "ForceOff")
     with opened(double) as session:
         assert session.power_actions() == {PowerAction.ON, PowerAction.OFF}
-        with pytest.raises(BmcLacks, match="does not offer the action cycle. It offers: on, off"):
+        with pytest.raises(BmcLacks, match=r"does not offer the action cycle. It offers: on, off"):
             session.switch(PowerAction.CYCLE)
         session.switch(PowerAction.ON)
     assert double.machine.asked == ["ForceOn"]
@@ -329,14 +332,17 @@ def test_an_override_for_one_boot_may_read_back_as_lasting(double):
 def test_a_boot_device_that_the_bmc_ignores_is_an_error(double):
     double.resources.changes[path(double)] = lambda body: body | {"Boot": {**body["Boot"], **ignored}}
     ignored = {"BootSourceOverrideTarget": "Hdd", "BootSourceOverrideEnabled": "Once"}
-    with opened(double) as session, pytest.raises(BmcRefused, match="accepted network as the boot device, but .* disk"):
+    with (
+        opened(double) as session,
+        pytest.raises(BmcRefused, match=r"accepted network as the boot device, but .* disk"),
+    ):
         session.set_boot(BootOverride(device=BootDevice.NETWORK))
 
 
 def test_a_boot_device_that_the_bmc_lacks_is_named_with_those_that_it_has(double):
     targets = {"BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe"]}
     double.resources.changes[path(double)] = lambda body: body | {"Boot": {**body["Boot"], **targets}}
-    with opened(double) as session, pytest.raises(BmcLacks, match="boot device disk. It offers: None, Pxe"):
+    with opened(double) as session, pytest.raises(BmcLacks, match=r"boot device disk. It offers: None, Pxe"):
         session.set_boot(BootOverride(device=BootDevice.DISK))
     assert not double.called("PATCH")
 
@@ -384,7 +390,7 @@ def test_an_image_that_stays_is_an_error(double):
     with opened(double) as session:
         session.insert("Cd", "http://127.0.0.1/a.iso")
         double.fault("error", ".*EjectMedia", value="The drive is in use.")
-        with pytest.raises(BmcRefused, match="refused to eject the image: The drive is in use."):
+        with pytest.raises(BmcRefused, match=r"refused to eject the image: The drive is in use."):
             session.eject("Cd")
         double.faults.clear()
         double.fault("unauthorized", ".*EjectMedia")  # which sushy does not report
@@ -393,7 +399,7 @@ def test_an_image_that_stays_is_an_error(double):
 
 
 def test_a_drive_that_is_not_there_is_named_with_those_that_are(double):
-    with opened(double) as session, pytest.raises(BmcLacks, match="no virtual drive 'Dvd'. It has: Cd, Usb"):
+    with opened(double) as session, pytest.raises(BmcLacks, match=r"no virtual drive 'Dvd'. It has: Cd, Usb"):
         session.insert("Dvd", "http://127.0.0.1/a.iso")
 
 
@@ -519,7 +525,7 @@ def test_what_cannot_be_updated_is_refused_without_a_call(double):
     with opened(double) as session:
         with pytest.raises(BmcLacks, match="fetches firmware by HTTP, HTTPS, not by NFS"):
             session.start_update("nfs://127.0.0.1/bios.bin")
-        with pytest.raises(BmcLacks, match="no firmware component 'NIC'. It has: BIOS, BMC"):
+        with pytest.raises(BmcLacks, match=r"no firmware component 'NIC'. It has: BIOS, BMC"):
             session.start_update("http://127.0.0.1/bios.bin", ["NIC"])
     assert not double.resources.updates
 

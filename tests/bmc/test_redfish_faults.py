@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -95,7 +96,7 @@ def test_a_change_that_is_redirected_is_not_done(double):
 
 def test_an_error_in_a_success_of_a_change_is_one(double):
     double.fault("error_in_200", method="POST", path=".*Reset", value="The job queue is full.")
-    with opened(double) as session, pytest.raises(BmcRefused, match="The job queue is full."):
+    with opened(double) as session, pytest.raises(BmcRefused, match=r"The job queue is full."):
         session.switch(PowerAction.ON)
 
 
@@ -117,7 +118,7 @@ def test_pages_without_end_are_given_up(double, monkeypatch):
     monkeypatch.setattr(redfish_client, "MOST_PAGES", 7)
     double.resources.log = [{"@odata.id": "/x/1", "Id": "1", "Message": "An event"}]
     double.fault("endless", ".*/Sel/Entries")
-    with opened(double) as session, pytest.raises(BmcAnswerInvalid, match="does not end the list .* 7 pages"):
+    with opened(double) as session, pytest.raises(BmcAnswerInvalid, match=r"does not end the list .* 7 pages"):
         session.entries()
 
 
@@ -213,9 +214,9 @@ def test_nobody_there_is_said_in_the_words_of_the_system():
 
 
 def test_a_server_that_does_not_speak_tls_has_no_certificate():
-    with listening(lambda connection: connection.sendall(b"220 ready\r\n")) as port:
-        with pytest.raises(BmcUnreachable, match="does not speak TLS"):
-            tls.presented("127.0.0.1", port, deadline=5)
+    greeting = listening(lambda connection: connection.sendall(b"220 ready\r\n"))
+    with greeting as port, pytest.raises(BmcUnreachable, match="does not speak TLS"):
+        tls.presented("127.0.0.1", port, deadline=5)
 
 
 @pytest.mark.parametrize(
@@ -279,11 +280,9 @@ def test_what_the_bmc_says_is_cut_and_has_no_secret(double, caplog):
 
 
 def test_a_missing_library_is_named_with_a_command_that_installs_it(monkeypatch):
-    import sys
-
     for name in list(sys.modules):
         if name.startswith(("blueprints.bmc.redfish_", "sushy")) and "sushy_tools" not in name:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sushy", None)
-    with pytest.raises(BmcDriverNotInstalled, match="pip install 'sushy>=5.14'"):
+    with pytest.raises(BmcDriverNotInstalled, match=r"pip install 'sushy>=5.14'"):
         Redfish().open(Redfish.Access(address="127.0.0.1"), {"username": "u", "password": "p"}, deadline=1)
