@@ -152,7 +152,8 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
         storage = list(self._read(system, "Storage", missing))
         drives = [path for one in storage for path in paths(one.get("Drives"))]
         found = [one for place in chassis for one in self._read(place, "NetworkAdapters", missing)]
-        adapters = {name_of(one): one for one in found}  # an adapter may be listed in a chassis and in what contains it
+        # An adapter may be listed in a chassis and in the one that contains it.
+        adapters = {(name_of(one), text(one.get("SerialNumber"))): one for one in found}
         interfaces = list(self._read(system, "EthernetInterfaces", missing))
         functions = [
             one
@@ -405,12 +406,12 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
         """Start an update with the action SimpleUpdate."""
         service = next(self._resources(paths(self._client.root.get("UpdateService")), None), {})
         target, protocols = self._allowed(service, "#UpdateService.SimpleUpdate", "TransferProtocol")
-        scheme = urlsplit(uri).scheme.upper()
+        plain, user, password = _parted(uri)
+        scheme = urlsplit(plain).scheme.upper()
         if not target:
             raise BmcLacks(f"{self._here} cannot fetch firmware from an address.")
         if protocols and scheme not in protocols:
             raise BmcLacks(f"{self._here} fetches firmware by {', '.join(protocols)}, not by {scheme or 'nothing'}.")
-        plain, user, password = _parted(uri)
         body: Json = {"ImageURI": plain, "TransferProtocol": scheme}
         if user:
             self._client.line.secrets |= {password} - {""}
@@ -502,8 +503,11 @@ def _object(place: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _parted(uri: str) -> tuple[str, str, str]:
-    """Return an address without its user and password, and these."""
-    parts = urlsplit(uri)
+    """Return an address without its user and password, and these. Raises BmcRefused if it is no address."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise BmcRefused("The address of the image is not a valid one.") from None
     plain = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     return plain, unquote(parts.username or ""), unquote(parts.password or "")
 
