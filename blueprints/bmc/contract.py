@@ -1,0 +1,194 @@
+"""The contract of BMC drivers: how a session is opened, and what it can do."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from blueprints.bmc.values import (
+    BmcTask,
+    BootOverride,
+    Certificate,
+    Inventory,
+    LogEntry,
+    Login,
+    Medium,
+    PowerAction,
+    PowerState,
+    SecureBoot,
+    Sensor,
+)
+from blueprints.contract import Fields
+
+
+class Bmc(ABC):
+    """An open session with one BMC, used by one thread at a time.
+
+    Every method makes a bounded number of calls, and ends within the deadline of the session. It raises `BmcError`.
+    """
+
+    def __enter__(self) -> Self:
+        """Return the session itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the session."""
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session at the BMC, which allows only a few. Never raises."""
+
+    @abstractmethod
+    def inspect(self) -> Inventory:
+        """Return what the BMC knows about its machine. Parts that cannot be read are named in `missing`."""
+
+    @abstractmethod
+    def power(self) -> PowerState:
+        """Read the power of the machine."""
+
+    @abstractmethod
+    def power_actions(self) -> frozenset[PowerAction]:
+        """Return the actions that the BMC offers."""
+
+    @abstractmethod
+    def switch(self, action: PowerAction) -> None:
+        """Ask for a change of power. Returns once the BMC has accepted it; read `power` to see its effect.
+
+        Raises BmcLacks if the BMC does not offer the action. Asking for a power that the machine already has succeeds.
+        """
+
+
+class Boots(ABC):
+    """The session can choose what the machine boots from."""
+
+    @abstractmethod
+    def boot(self) -> BootOverride | None:
+        """Read the override that is in force; None if there is none."""
+
+    @abstractmethod
+    def set_boot(self, override: BootOverride) -> None:
+        """Set the override, or remove it with `BootDevice.DEFAULT`. Raises BmcLacks."""
+
+
+class Mounts(ABC):
+    """The session can insert virtual media."""
+
+    @abstractmethod
+    def media(self) -> Sequence[Medium]:
+        """Return the virtual drives."""
+
+    @abstractmethod
+    def insert(self, slot: str, uri: str) -> None:
+        """Insert the image at an address into a drive. Replaces an inserted image; does nothing if it is this one."""
+
+    @abstractmethod
+    def eject(self, slot: str) -> None:
+        """Empty a drive. Succeeds if it is empty."""
+
+
+class Measures(ABC):
+    """The session can read sensors."""
+
+    @abstractmethod
+    def sensors(self) -> Sequence[Sensor]:
+        """Read all sensors."""
+
+
+class Logs(ABC):
+    """The session can read the system event log."""
+
+    @abstractmethod
+    def entries(self, since: dt.datetime | None = None) -> Sequence[LogEntry]:
+        """Return the newest entries, at most 200, oldest first, without those before `since`."""
+
+
+class Identifies(ABC):
+    """The session can say what its account may do."""
+
+    @abstractmethod
+    def login(self) -> Login:
+        """Return the account and its privileges."""
+
+
+class Upgrades(ABC):
+    """The session can update firmware."""
+
+    @abstractmethod
+    def start_update(self, uri: str, targets: Sequence[str] = ()) -> BmcTask:
+        """Start an update from the image at an address, of these components or those that the image names."""
+
+    @abstractmethod
+    def task(self, id: str) -> BmcTask:
+        """Read a task that was started by this or an earlier session.
+
+        A task that the BMC no longer knows is `failed`, with a message that says so.
+        """
+
+
+class Configures(ABC):
+    """The session can read and change settings of the machine's firmware."""
+
+    @abstractmethod
+    def settings(self) -> Mapping[str, Any]:
+        """Return the BIOS attributes by name, as the BMC names them."""
+
+    @abstractmethod
+    def set_settings(self, changes: Mapping[str, Any]) -> None:
+        """Change BIOS attributes. They take effect at the next boot."""
+
+    @abstractmethod
+    def secure_boot(self) -> SecureBoot | None:
+        """Read Secure Boot; None if the machine does not have it."""
+
+    @abstractmethod
+    def set_secure_boot(self, enabled: bool) -> None:
+        """Switch Secure Boot for the next boot."""
+
+
+class BmcDriver(ABC):
+    """Opens sessions with BMCs of one protocol. Stateless.
+
+    A driver is found by its entry point in the group `drydock.bmc_drivers`, and needs only this package.
+    """
+
+    name: ClassVar[str]
+    Access: ClassVar[type[Fields]] = Fields
+    """How one BMC is reached: address, port, path of the system, pinned fingerprint. Part of a registration."""
+    Credential: ClassVar[type[Fields] | None] = None
+    """The secrets of one BMC, or of all; None if the protocol has none."""
+
+    @abstractmethod
+    def open(self, access: Any, credential: Mapping[str, str], *, deadline: float) -> Bmc:
+        """Open a session that ends after `deadline` seconds at most.
+
+        `access` is an instance of `Access`, and `credential` has the fields of `Credential`. Raises BmcError: nothing
+        is sent to a BMC whose certificate is not trusted.
+        """
+
+    @abstractmethod
+    def identity(self, access: Any) -> str:
+        """Return the name by which this BMC is unique, such as its address and port. Makes no call."""
+
+    def certificate(self, access: Any, *, deadline: float) -> Certificate | None:
+        """Read the certificate that the BMC presents, without sending anything to it. None if it uses no TLS.
+
+        Raises BmcUnreachable.
+        """
+        return None
+
+
+CAPABILITIES: Mapping[str, type] = {
+    base.__name__.lower(): base for base in (Boots, Mounts, Measures, Logs, Identifies, Upgrades, Configures)
+}
+"""What a session may be able to do besides power and inspection, by name."""
+
+
+def capabilities(session: Bmc) -> frozenset[str]:
+    """Return what a session can do, which follows from the classes that it implements."""
+    return frozenset(name for name, base in CAPABILITIES.items() if isinstance(session, base))
