@@ -168,7 +168,10 @@ class CommandSession(Bmc):
         if self._deadline.expired:
             raise BmcUnreachable(f"{self._named(verb)} was not called, because no time was left.")
         words = [str(self._path), verb, self._access.address]
-        done = finished(words, self._credential, self._deadline)
+        try:
+            done = finished(words, self._credential, self._deadline)
+        except OSError as error:
+            raise BmcError(f"{self._named(verb)} cannot be started: {error.strerror}.") from None
         if done.late:
             raise BmcUnreachable(f"{self._named(verb)} took longer than {self._deadline.seconds:.3g} s, and was ended.")
         if done.too_long:
@@ -178,9 +181,8 @@ class CommandSession(Bmc):
         return done.output
 
     def _failed(self, verb: str, code: int, errors: bytes) -> BmcError:
-        kind, what = EXITS.get(
-            code, (BmcRefused, f"ended with exit code {code}" if code > 0 else f"ended by signal {-code}")
-        )
+        ended = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
+        kind, what = EXITS.get(code, (BmcRefused, ended))
         said = shown(errors, self._credential.values())
         return kind(f"{self._named(verb)} {what}" + (f": {said}" if said else "."))
 

@@ -78,19 +78,26 @@ class _Exchange:
         ended_at = 0.0
         with selectors.DefaultSelector() as selector:
             self._register(selector)
-            while selector.get_map() or self._process.poll() is None:
+            while selector.get_map() or not self._over:
                 if deadline.expired:
-                    self.late = self._process.poll() is None
+                    self.late = not self._over
                     return
-                if not ended_at and self._process.poll() is not None:
+                if not ended_at and self._over:
                     ended_at = clock.monotonic()
                 if self.too_long or (ended_at and clock.monotonic() - ended_at > LINGER):
                     return
                 self._turn(selector, min(0.05, deadline.remaining))
 
+    @property
+    def _over(self) -> bool:
+        """Whether the process has ended. It is not reaped yet, so that its number is still that of its group."""
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def _register(self, selector: selectors.BaseSelector) -> None:
         process = self._process
-        assert process.stdin and process.stdout and process.stderr
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         os.set_blocking(process.stdin.fileno(), False)
         selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
         selector.register(process.stdout, selectors.EVENT_READ, "stdout")

@@ -1,7 +1,7 @@
 """Sessions with IPMI controllers over the network. The only module that imports pyghmi.
 
-pyghmi encodes and decodes messages, carries out the login (RMCP+, RAKP) and reads inventories, sensors and logs. Its own
-event loop is not used: it is shared by the whole process, starts a thread that a fork does not copy, and knows no
+pyghmi encodes and decodes messages, carries out the login (RMCP+, RAKP) and reads inventories, sensors and logs. Its
+own event loop is not used: it is shared by the whole process, starts a thread that a fork does not copy, and knows no
 deadline. Here each session has a socket of its own, and is driven by the thread that uses it.
 
 Nothing is sent to vendors' other protocols (HTTPS, web services), because pyghmi's OEM modules are not loaded.
@@ -47,7 +47,7 @@ ONCE = 5.0
 MOST_REQUESTS = 5000
 """Requests of one session after which the BMC's tables count as endless."""
 LOGINS_WITHOUT_ANSWER = 4
-"""Logins that the BMC begins, but does not answer once it knows the user name, after which the name counts as refused."""
+"""Logins in which the BMC falls silent once it knows the user name, after which the name counts as refused."""
 
 SHA1, SHA256 = 1, 256
 """pyghmi's names of cipher suites 3 and 17."""
@@ -188,7 +188,10 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
     def _timedout(self) -> None:
         if self.sessioncontext == "ESTABLISHED":
             self.hasretried, self.timeout = 1, min(self.timeout + 0.5, 3.0)
-            self.send_payload()
+            if self.lastpayload:  # otherwise it must not be repeated
+                self.send_payload()
+            else:
+                self.expiration = clock.monotonic() + ONCE
             return
         if self.sessioncontext == "EXPECTINGRAKP2":
             self.unanswered += 1

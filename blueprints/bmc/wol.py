@@ -1,7 +1,7 @@
 """The driver `wol`: machines without a BMC, switched on by Wake-on-LAN and otherwise controlled over SSH.
 
-The power of such a machine is not measured, it is concluded. A machine that answers over SSH with a pinned key is on. One
-that refuses connections runs something, which is neither proof of on nor of off. One that is silent is off only if its
+The power of such a machine is not measured, it is concluded. A machine that answers over SSH with a pinned key is on.
+One that refuses connections runs something, which proves neither on nor off. One that is silent is off only if its
 registration says that silence means so, because a broken cable or a crashed system is silent, too.
 """
 
@@ -37,7 +37,7 @@ _MAC = re.compile(r"([0-9A-Fa-f]{2})[:-]?" * 5 + r"([0-9A-Fa-f]{2})")
 PACKETS = 3
 """Number of magic packets, because nobody confirms them."""
 TRIES, PROBE, PAUSE = 3, 2.0, 0.5
-"""A machine is silent if it did not accept this many connections, each within this many seconds, with pauses between."""
+"""A machine is silent if it ignored this many connections, each for this many seconds, with pauses between them."""
 _GONE = frozenset([errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT])
 _AT_ONCE = """sync
 [ -d /run/systemd/system ] && set -- systemctl {verb} --force --force || set -- {program} -f
@@ -85,12 +85,12 @@ class Access(ControlAccount):
     mac: Annotated[str, AfterValidator(_mac)] = Field(description="MAC address of the port that wakes the machine.")
     broadcast: HostName = Field(
         default="255.255.255.255",
-        description="Where magic packets are sent: the broadcast address of the machine's network, or of a relay there.",
+        description="Where magic packets are sent: the broadcast address of the machine's network, or a relay there.",
     )
     wake_port: int = Field(default=9, ge=1, le=65535, description="UDP port of magic packets.")
     silence_is_off: bool = Field(
         default=False,
-        description="Whether a machine that does not answer counts as off. Otherwise its power is unknown then. Say yes "
+        description="Whether a machine that does not answer counts as off. If not, its power is unknown then. Say yes "
         "only if nothing but its power silences it.",
     )
 

@@ -1,7 +1,8 @@
 """A BMC that speaks IPMI, in a process of its own, because pyghmi's event loop belongs to the whole process.
 
-pyghmi's fake BMC, with what real ones do besides: SHA-256, errors in the login, a limit of sessions, an inventory, sensors
-and an event log. `ipmitool` checks it as a peer. The process takes commands as lines of JSON and answers likewise.
+pyghmi's fake BMC, with what real ones do besides: SHA-256, errors in the login, a limit of sessions, an inventory,
+sensors and an event log. `ipmitool` checks it as a peer. The process takes commands as lines of JSON and answers
+likewise.
 """
 
 from __future__ import annotations
@@ -348,7 +349,8 @@ def main() -> None:
 
     threading.Thread(target=control, daemon=True).start()
     while True:
-        session.Session.wait_for_rsp(30)
+        with contextlib.suppress(IndexError, struct.error, KeyError, ValueError, AttributeError):  # broken packets
+            session.Session.wait_for_rsp(30)
 
 
 if __name__ == "__main__":
