@@ -61,8 +61,8 @@ def _plain(text: str) -> str:
     return text
 
 
-Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"), AfterValidator(_plain)]
-Target = Annotated[str, Field(pattern=r"\A[A-Za-z0-9\[][A-Za-z0-9._:/@,=+%\[\]-]{0,199}\Z"), AfterValidator(_plain)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"), AfterValidator(_plain)]
+Target = Annotated[str, Field(pattern=r"^[A-Za-z0-9\[][A-Za-z0-9._:/@,=+%\[\]-]{0,199}$"), AfterValidator(_plain)]
 
 
 class Access(Fields):
@@ -93,7 +93,7 @@ class _Port(Fields):
     """A network port in the answer to inspect."""
 
     name: str = Field(max_length=200)
-    mac: str = Field(pattern=r"\A[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}\Z")
+    mac: str = Field(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")
 
 
 _Short = Annotated[str, Field(max_length=200)]

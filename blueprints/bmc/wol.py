@@ -36,6 +36,8 @@ Done = TypeVar("Done")
 _MAC = re.compile(r"([0-9A-Fa-f]{2})[:-]?" * 5 + r"([0-9A-Fa-f]{2})")
 PACKETS = 3
 """Number of magic packets, because nobody confirms them."""
+ANSWER = 10.0
+"""Seconds that a machine which accepts a connection gets to prove that it is ours and runs commands."""
 TRIES, PROBE, PAUSE = 3, 2.0, 0.5
 """A machine is silent if it ignored this many connections, each for this many seconds, with pauses between them."""
 _GONE = frozenset([errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT])
@@ -124,8 +126,13 @@ class WolSession(Bmc):
         answer = self._probed()
         if answer is _Answer.ACCEPTED:
             try:
-                self._on_machine(lambda shell: shell.run(":"))
+                self._on_machine(lambda shell: shell.run(":"), ANSWER)
             except BmcUnreachable:
+                return PowerState.UNKNOWN
+            except BmcLoginRefused:
+                # One that goes down during the login looks as if it had refused the key.
+                if self._connected() is _Answer.ACCEPTED:
+                    raise
                 return PowerState.UNKNOWN
             return PowerState.ON
         off = answer is _Answer.SILENT and self._access.silence_is_off
@@ -180,14 +187,15 @@ class WolSession(Bmc):
             return _Answer.SILENT if error.errno in _GONE else _Answer.UNKNOWN
         return _Answer.ACCEPTED
 
-    def _on_machine(self, use: Callable[[HostShell], Done]) -> Done:
+    def _on_machine(self, use: Callable[[HostShell], Done], within: float = float("inf")) -> Done:
         if self._deadline.expired:
             raise BmcUnreachable(f"The session with {self._access.address} took longer than it may.")
         with self._told():
-            endpoint = self._access.endpoint(connect_timeout=min(10.0, self._deadline.remaining))
+            seconds = min(within, self._deadline.remaining)
+            endpoint = self._access.endpoint(connect_timeout=min(ANSWER, seconds))
             transport = transport_to(endpoint, private_key=self._private_key)
             try:
-                return use(HostShell(transport, self._deadline.remaining))
+                return use(HostShell(transport, seconds))
             finally:
                 transport.close()
 

@@ -75,6 +75,7 @@ def session(
 
 class TestConformance(BmcConformance):
     driver = DRIVER
+    session = IpmiSession
 
     @pytest.fixture(autouse=True)
     def _double(self, bmc: Double) -> Iterator[None]:
@@ -291,7 +292,7 @@ def test_garbage_is_not_taken_for_an_answer() -> None:
         thread.start()
         try:
             with pytest.raises((BmcAnswerInvalid, BmcUnreachable)):
-                session(babbling.getsockname()[1], deadline=2)
+                session(babbling.getsockname()[1], deadline=1.2)
         finally:
             stop.set()
             thread.join()
@@ -385,7 +386,7 @@ def test_sessions_in_threads_do_not_mix_and_a_hanging_one_stops_no_other(bmc: Do
 
     def use(port: int) -> None:
         try:
-            with session(port, deadline=4) as one:
+            with session(port, deadline=2) as one:
                 found.append(one.inspect().serial)
         except BmcError as error:
             found.append(type(error))
