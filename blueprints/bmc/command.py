@@ -1,7 +1,7 @@
 """The driver `command`: machines that a program of the operator's controls, on the server that Drydock runs on.
 
 The program is called as `PROGRAM ACTION ADDRESS`. It gets the credential as a JSON object on its standard input, and
-answers with a JSON object on its standard output. docs/how-to/control-power-by-a-program.md is its specification.
+answers with a JSON object on its standard output. docs/bmc.md is its specification.
 
 Registrations only name a program. Which ones there are is up to the installation: the files in the folder
 `DRYDOCK_BMC_COMMANDS` that nobody else can change.
