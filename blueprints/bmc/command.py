@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
 
@@ -52,6 +52,7 @@ EXITS: Mapping[int, tuple[type[BmcError], str]] = {
     77: (BmcLoginRefused, "says that the credential was refused"),
 }
 """Exit codes with a meaning, after sysexits.h. All others are refusals."""
+Printed = TypeVar("Printed", bound=Fields)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -154,7 +155,7 @@ class CommandSession(Bmc):
         """Call the program with the action, which must succeed if the machine already has the power."""
         self._call(VERBS[action])
 
-    def _read(self, model: type[Any], verb: str) -> Any:
+    def _read(self, model: type[Printed], verb: str) -> Printed:
         output = self._call(verb)
         try:
             return model.model_validate_json(output)

@@ -21,11 +21,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyghmi.exceptions import IpmiException, PyghmiException  # type: ignore[import-untyped]
-from pyghmi.ipmi import events, fru, sdr  # type: ignore[import-untyped]
-from pyghmi.ipmi.oem import generic  # type: ignore[import-untyped]
-from pyghmi.ipmi.private import constants, util  # type: ignore[import-untyped]
-from pyghmi.ipmi.private import session as pyghmi  # type: ignore[import-untyped]
+from pyghmi.exceptions import IpmiException, PyghmiException
+from pyghmi.ipmi import events, fru, sdr
+from pyghmi.ipmi.oem import generic
+from pyghmi.ipmi.private import constants, util
+from pyghmi.ipmi.private import session as pyghmi
 
 from blueprints.bmc.errors import (
     BmcAnswerInvalid,
@@ -99,7 +99,8 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
         self.forbidsock: tuple[()] = ()
         self.socketchecking = contextlib.nullcontext()
         self.answers = self.garbled = self.refusals = self.unanswered = self.requests = 0
-        self.expiration = 0.0
+        self.expiration = self.timeout = 0.0
+        self.socket: Any = None
         self._pid, self._suite, self._hash, self._tries = os.getpid(), suite, suite or SHA256, 0
         self._peer = _resolved(address, port)
         self.sessioncontext = None
@@ -116,8 +117,12 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
     def _assignsocket(self, server: Any = None, forbiddensockets: Any = ()) -> socket.socket:
         family, address = self._peer
         own = socket.socket(family, socket.SOCK_DGRAM)
-        # Only the BMC's own packets arrive, and a closed port is reported.
-        own.connect(address)
+        try:
+            # Only the BMC's own packets arrive, and a closed port is reported.
+            own.connect(address)
+        except OSError as error:
+            own.close()
+            raise BmcUnreachable(f"There is no way to the BMC at {self.where}: {error.strerror}.") from error
         own.setblocking(False)
         self.socketpool, self.allsockaddrs = {own: 1}, [address]
         return own
@@ -269,7 +274,8 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
 
     def close(self) -> None:
         """Ask the BMC to end the session, if there is one, and close the socket. Never raises."""
-        own, self.socket = getattr(self, "socket", None), None
+        own: Any = getattr(self, "socket", None)
+        self.socket = None
         if own is None:
             return
         with contextlib.suppress(Exception):

@@ -400,6 +400,17 @@ def test_sessions_in_threads_do_not_mix_and_a_hanging_one_stops_no_other(bmc: Do
     assert sorted(map(str, found)) == sorted(map(str, ["SN-2231"] * 8 + [BmcUnreachable] * 2))
 
 
+def test_nothing_is_left_in_the_tables_and_threads_of_pyghmi(bmc: Double) -> None:
+    from pyghmi.ipmi.private import session as pyghmi
+
+    for password in (PASSWORD, "wrong"):
+        with suppress(BmcLoginRefused), session(bmc.port, password=password) as one:
+            one.sensors()
+    tables = ("bmc_handlers", "waiting_sessions", "initting_sessions", "keepalive_sessions", "socketpool")
+    assert {name: getattr(pyghmi.Session, name) for name in tables} == {name: {} for name in tables}
+    assert (pyghmi.iothread, pyghmi.iosockets) == (None, [])
+
+
 def test_a_child_cannot_use_the_session_of_its_parent_and_has_its_own(bmc: Double) -> None:
     with session(bmc.port) as one:
         read, write = os.pipe()
