@@ -28,7 +28,7 @@ from blueprints.bmc.errors import (
     BmcRefused,
     BmcUnreachable,
 )
-from blueprints.bmc.redaction import shown
+from blueprints.bmc.texts import serial_of, shown
 from blueprints.bmc.values import Inventory, Nic, PowerAction, PowerState
 from blueprints.contract import Fields
 from blueprints.identities import real
@@ -134,7 +134,7 @@ class CommandSession(Bmc):
             found = self._read(_Machine, "inspect")
         except BmcLacks as error:
             return Inventory(missing=(error.message,))
-        names = {"dmi_uuid": found.uuid, f"serial:{(found.vendor or 'unknown').lower()}": found.serial}
+        names = {"dmi_uuid": found.uuid, serial_of(found.vendor): found.serial}
         macs = tuple(one for nic in found.nics for one in real({"mac": nic.mac}))
         return Inventory(
             **found.model_dump(exclude={"nics", "uuid"}),

@@ -10,8 +10,7 @@ from pydantic import AfterValidator, Field
 
 from blueprints.bmc.contract import Bmc, BmcDriver, Boots, Identifies, Logs, Measures
 from blueprints.bmc.errors import BmcAnswerInvalid, BmcBusy, BmcError, BmcLacks, BmcRefused, BmcUnreachable
-from blueprints.bmc.hosts import HostName
-from blueprints.bmc.redaction import shown
+from blueprints.bmc.texts import HostName, serial_of, shown
 from blueprints.bmc.values import (
     BootDevice,
     BootOverride,
@@ -116,7 +115,7 @@ class IpmiSession(Bmc, Boots, Measures, Logs, Identifies):
         mac = self._part(missing, "MAC address of the BMC", self._mac) or ""
         vendor = _text(fru, "Manufacturer", "Board manufacturer")
         serial = _text(fru, "Serial Number", "Chassis serial number")
-        names = {"dmi_uuid": uuid, "bmc_mac": mac, f"serial:{(vendor or 'unknown').lower()}": serial}
+        names = {"dmi_uuid": uuid, "bmc_mac": mac, serial_of(vendor): serial}
         return Inventory(
             vendor=vendor,
             model=_text(fru, "Product name", "Board product name"),

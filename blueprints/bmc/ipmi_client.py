@@ -36,7 +36,7 @@ from blueprints.bmc.errors import (
     BmcRefused,
     BmcUnreachable,
 )
-from blueprints.bmc.redaction import shown
+from blueprints.bmc.texts import shown
 from drydock.core import clock
 from interfaces.deadline import Deadline
 

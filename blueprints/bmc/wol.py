@@ -20,8 +20,7 @@ from pydantic import AfterValidator, Field
 from blueprints.accounts.control import ControlAccount
 from blueprints.bmc.contract import Bmc, BmcDriver
 from blueprints.bmc.errors import BmcError, BmcLacks, BmcLoginRefused, BmcRefused, BmcUnreachable
-from blueprints.bmc.hosts import HostName
-from blueprints.bmc.redaction import shown
+from blueprints.bmc.texts import HostName, serial_of, shown
 from blueprints.bmc.values import Inventory, Nic, PowerAction, PowerState
 from blueprints.contract import Fields
 from blueprints.hostshell import HostShell, NeedsOperator
@@ -256,7 +255,7 @@ def _inventory(mac: str, said: str) -> Inventory:
     vendor = known.get("sys_vendor", "")
     names = {
         "dmi_uuid": known.get("product_uuid"),
-        f"serial:{(vendor or 'unknown').lower()}": known.get("product_serial"),
+        serial_of(vendor): known.get("product_serial"),
     }
     wrong = f"No network port of the machine has the MAC address {mac}."
     return Inventory(

@@ -5,8 +5,7 @@ from pydantic import Field
 
 from blueprints.bmc import errors
 from blueprints.bmc.contract import Bmc, BmcDriver
-from blueprints.bmc.hosts import HostName
-from blueprints.bmc.redaction import shown
+from blueprints.bmc.texts import HostName, shown
 from blueprints.bmc.values import Inventory, PowerAction, PowerState
 from blueprints.contract import Fields
 from interfaces.deadline import Deadline
