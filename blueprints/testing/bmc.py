@@ -59,6 +59,8 @@ class BmcHooks:
     """The class of the driver's sessions, from which follows what they can do."""
     deadline: ClassVar[float] = 30.0
     """Seconds for a session in which everything goes well."""
+    silence: ClassVar[float] = 0.5
+    """Seconds for a session with a BMC that does not answer."""
     patience: ClassVar[float] = 60.0
     """Seconds until an accepted change of power has had its effect."""
     off: ClassVar[PowerState] = PowerState.OFF
@@ -201,7 +203,7 @@ class BmcConformance(BmcHooks):
     @needs("silent_access")
     def test_silence_ends_at_the_deadline(self) -> None:
         silent = self.silent_access()
-        with pytest.raises(BmcUnreachable) as caught, self.open(access=silent, deadline=1.0) as session:
+        with pytest.raises(BmcUnreachable) as caught, self.open(access=silent, deadline=self.silence) as session:
             session.switch(PowerAction.RESET)
         self._has_no_secret(str(caught.value))
 
