@@ -6,10 +6,18 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from blueprints.bmc.contract import Bmc, BmcDriver, Boots, Identifies, Logs, Measures
-from blueprints.bmc.errors import BmcAnswerInvalid, BmcBusy, BmcError, BmcLacks, BmcRefused, BmcUnreachable
+from blueprints.bmc.errors import (
+    BmcAnswerInvalid,
+    BmcBusy,
+    BmcError,
+    BmcLacks,
+    BmcLoginRefused,
+    BmcRefused,
+    BmcUnreachable,
+)
 from blueprints.bmc.texts import HostName, serial_of, shown
 from blueprints.bmc.values import (
     BootDevice,
@@ -236,20 +244,29 @@ class IpmiDriver(BmcDriver):
             raise BmcError(
                 "The BMC driver ipmi needs a package that is not installed.", hint="Run: pip install 'pyghmi>=1.6'"
             ) from None
+        account = _account(credential)
         client = Client(
             access.address,
             access.port,
-            credential["username"],
-            credential["password"],
+            account.username,
+            account.password,
             suite=_SUITES[access.cipher_suite],
             level=_LEVELS[access.privilege],
             seconds=deadline,
         )
-        return IpmiSession(client, access, credential["username"])
+        return IpmiSession(client, access, account.username)
 
     def identity(self, access: Any) -> str:
         """Return the address and port."""
         return f"{access.address.lower()}:{access.port}"
+
+
+def _account(credential: Mapping[str, str]) -> Credential:
+    try:
+        return Credential.model_validate(dict(credential))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise BmcLoginRefused(f"The credential cannot be used: {first['loc'][0]}: {first['msg']}.") from None
 
 
 def _optional(call: Callable[[], object]) -> None:

@@ -102,7 +102,7 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
         self.expiration = self.timeout = 0.0
         self.socket: Any = None
         self._pid, self._suite, self._hash, self._tries = os.getpid(), suite, suite or SHA256, 0
-        self._peer = _resolved(address, port)
+        self._peer = _resolved(address, port, deadline)
         self.sessioncontext = None
         try:
             super().__init__(address, username, password, port, onlogon=lambda _: None, privlevel=level or None)
@@ -290,12 +290,24 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
         own.close()
 
 
-def _resolved(address: str, port: int) -> tuple[int, Any]:
-    try:
-        found = socket.getaddrinfo(address, port, 0, socket.SOCK_DGRAM)
-    except (OSError, UnicodeError) as error:
-        raise BmcUnreachable(f"The name {address} cannot be resolved: {error}.") from None
-    return found[0][0], found[0][4]
+def _resolved(address: str, port: int, deadline: Deadline) -> tuple[int, Any]:
+    """Return the family and the socket address of a BMC. The resolver knows no deadline, so a thread waits for it."""
+    answer: list[Any] = []
+
+    def resolve() -> None:
+        try:
+            answer.extend(socket.getaddrinfo(address, port, 0, socket.SOCK_DGRAM)[:1])
+        except (OSError, UnicodeError) as error:
+            answer.append(error)
+
+    resolving = threading.Thread(target=resolve, name="drydock-bmc-resolver", daemon=True)
+    resolving.start()
+    resolving.join(deadline.remaining)
+    if not answer:
+        raise BmcUnreachable(f"The name {address} was not resolved within {deadline.seconds:.3g} s.")
+    if isinstance(answer[0], Exception):
+        raise BmcUnreachable(f"The name {address} cannot be resolved: {answer[0]}.")
+    return answer[0][0], answer[0][4]
 
 
 class Client:

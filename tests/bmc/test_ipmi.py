@@ -453,6 +453,31 @@ def test_a_credential_that_ipmi_cannot_take_is_refused_without_being_quoted(fiel
     assert "ää" not in str(caught.value)
 
 
+def test_a_credential_that_was_stored_unchecked_is_not_tried(bmc: Double) -> None:
+    with pytest.raises(BmcLoginRefused, match=r"password: Value error, IPMI 2\.0 allows at most 20 bytes") as caught:
+        session(bmc.port, password="a very long secret that is longer")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_name_that_is_not_resolved_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: resolver.wait(30) and [])
+    try:
+        with pytest.raises(BmcUnreachable, match=r"bmc\.example\.org was not resolved within 0\.2 s"):
+            session(623, address="bmc.example.org", deadline=0.2)
+    finally:
+        resolver.set()
+
+
+def test_a_name_that_does_not_exist_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", missing)
+    with pytest.raises(BmcUnreachable, match="cannot be resolved"):
+        session(623, address="bmc.example.org")
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"address": "http://bmc"}, {"address": ""}, {"address": "a b"}, {"address": "127.1"}, {"address": "-x"},
