@@ -162,7 +162,7 @@ class IpmiSession(Bmc, Boots, Measures, Logs, Identifies):
 
     def boot(self) -> BootOverride | None:
         """Read the boot flags."""
-        data = self._client.ask(0, 9, [5, 0, 0])
+        data = self._boot_option(9, [5, 0, 0])
         if len(data) < 4:
             raise BmcAnswerInvalid("The BMC's boot flags are cut off.")
         number = data[3] >> 2 & 0xF
@@ -181,7 +181,7 @@ class IpmiSession(Bmc, Boots, Measures, Logs, Identifies):
             flags = _VALID | (0 if override.once else _PERSISTENT) | (_UEFI if self._access.uefi else 0)
         # Some BMCs do not have this parameter, and keep the flags anyway.
         _optional(lambda: self._client.ask(0, 8, [3, 8]))
-        self._client.ask(0, 8, [5, flags, _BOOT[override.device] << 2, 0, 0, 0])
+        self._boot_option(8, [5, flags, _BOOT[override.device] << 2, 0, 0, 0])
 
     def sensors(self) -> Sequence[Sensor]:
         """Read all sensors that the BMC describes."""
@@ -198,6 +198,14 @@ class IpmiSession(Bmc, Boots, Measures, Logs, Identifies):
         missing = () if level >= _LEVELS["operator"] else ("operator: change the power and the boot device",)
         privileges = tuple(role.lower() for number, role in _ROLES.items() if number <= level)
         return Login(user=self._username, role=_ROLES.get(level, ""), privileges=privileges, missing=missing)
+
+    def _boot_option(self, command: int, data: Sequence[int]) -> bytes:
+        try:
+            return self._client.ask(0, command, data)
+        except BmcRefused as error:
+            if getattr(error, "completion", 0) in (0x80, 0xCC):
+                raise BmcLacks("The BMC does not offer this boot override.") from None
+            raise
 
     def _status(self) -> bytes:
         data = self._client.ask(0, 1)

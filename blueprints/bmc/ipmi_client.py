@@ -372,7 +372,7 @@ class Client:
     def sensors(self) -> Iterator[Any]:
         """Read all sensors as pyghmi's readings, with name, value, units, health and unavailable."""
         with self._understood("sensors"):
-            repository = sdr.SDR(self)
+            repository = _Repository(self)
             for number in sorted(repository.get_sensor_numbers()):
                 sensor = repository.sensors[number]
                 answer = self.raw_command(netfn=4, command=0x2D, rslun=sensor.sensor_lun, data=(sensor.sensor_number,))
@@ -380,7 +380,16 @@ class Client:
                     continue
                 if answer["code"]:
                     raise self._completed(answer)
-                yield sensor.decode_sensor_reading(self, answer["data"])
+                yield self._reading(sensor, answer["data"])
+
+    def _reading(self, sensor: Any, data: bytearray) -> Any:
+        """Decode a reading. One that makes no sense is unavailable, and does not affect the others."""
+        try:
+            # The last byte, with the thresholds, is optional; pyghmi expects it.
+            return sensor.decode_sensor_reading(self, bytearray(data).ljust(3, b"\0"))
+        except (LookupError, ValueError, TypeError, ArithmeticError):
+            gone = {"name": sensor.name, "type": sensor.sensor_type, "unavailable": 1}
+            return sdr.SensorReading(gone, "")
 
     def log(self, most: int) -> Iterator[tuple[Mapping[str, Any], dt.datetime | None]]:
         """Read the newest entries of the event log, oldest first: pyghmi's events, and their times.
@@ -402,7 +411,7 @@ class Client:
 
     def _sensors_for_names(self) -> Any:
         try:
-            return sdr.SDR(self)
+            return _Repository(self)
         except (PyghmiException, NotImplementedError, LookupError, ValueError, struct.error):
             return _NoSensors
 
@@ -482,9 +491,18 @@ class Client:
         where = f"The BMC at {session.where}"
         if said.startswith(("Insufficient resources", "No available login slots", "No slot")):
             return BmcBusy(f"{where} has no free session: {said}.")
-        if said.startswith("No Cipher suite") or "algorithm" in said or "IPMI 1.5" in said:
+        if said.startswith("No Cipher suite") or any(word in said for word in ("algorithm", "IPMI 1.5", "MD5")):
             return BmcRefused(f"{where} and Drydock have no cipher suite in common: {said}.")
         return BmcLoginRefused(f"{where} refused the login: {said}.")
+
+
+class _Repository(sdr.SDR):  # type: ignore[misc]
+    """The sensors that a BMC describes, without those whose description makes no sense."""
+
+    def add_sdr(self, sdrbytes: Any) -> None:
+        """Add the sensor of one record."""
+        with contextlib.suppress(LookupError, ValueError, TypeError, NotImplementedError, struct.error):
+            super().add_sdr(sdrbytes)
 
 
 class _NoSensors:

@@ -278,6 +278,9 @@ def main() -> None:
             1: sensor(1, "CPU Temp", type=1, unit=1),
             2: sensor(2, "Fan 1", type=4, unit=18),
             3: sensor(3, "Riser", type=1, unit=1),
+            4: sensor(4, "Odd", type=1, unit=250),
+            5: sensor(5, "Short", type=1, unit=1),
+            6: sensor(6, "Empty", type=1, unit=1),
         }
 
     def read_sdr(bmc, data):
@@ -293,7 +296,7 @@ def main() -> None:
     def read_sensor(bmc, data):
         if data[0] == 3:
             return 0xCB, b""
-        return 0, bytes({1: [41, 0xC0, 0], 2: [88, 0xC0, 0b10]}[data[0]])
+        return 0, bytes({1: [41, 0xC0, 0], 2: [88, 0xC0, 0b10], 5: [7, 0xC0], 6: []}[data[0]])
 
     def log(bmc):
         now = int(time.time()) - 3600
@@ -319,7 +322,7 @@ def main() -> None:
         (0xA, 0x10): lambda bmc, _: (0, bytes([0, 1, 0])),
         (0xA, 0x11): read_fru,
         (0xC, 2): lambda bmc, data: (0, b"\x11" + bytes.fromhex(MAC.replace(":", "")) if data[1] == 5 else b"\x11"),
-        (0xA, 0x20): lambda bmc, _: (0, bytes([0x51, 3, 0]) + bytes(11)),
+        (0xA, 0x20): lambda bmc, _: (0, bytes([0x51, 6, 0]) + bytes(11)),
         (0xA, 0x22): lambda bmc, _: (0, b"\x01\x00"),
         (0xA, 0x23): read_sdr,
         (4, 0x2D): read_sensor,

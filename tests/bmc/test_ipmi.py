@@ -123,6 +123,10 @@ def test_sensors_have_values_and_thresholds(bmc: Double) -> None:
         found = {sensor.name: sensor for sensor in one.sensors()}
     assert (found["CPU Temp"].value, found["CPU Temp"].unit, found["CPU Temp"].state) == (41.0, "Cel", "ok")
     assert (found["Fan 1"].value, found["Fan 1"].unit, found["Fan 1"].state) == (88.0, "RPM", "critical")
+    # One without its last byte, one without a reading, and none with a unit that does not exist.
+    assert (found["Short"].value, found["Short"].state) == (7.0, "ok")
+    assert (found["Empty"].value, found["Empty"].state) == (None, "unknown")
+    assert set(found) == {"CPU Temp", "Fan 1", "Short", "Empty"}
 
 
 @pytest.mark.parametrize(("size", "first", "count"), [(0, "", 0), (3, "1", 3), (250, "51", 200)])
@@ -178,6 +182,15 @@ def test_boot_overrides_ask_for_uefi_unless_the_registration_says_otherwise(bmc:
 def test_a_boot_device_that_ipmi_does_not_have_is_refused(bmc: Double) -> None:
     with session(bmc.port) as one, pytest.raises(BmcLacks, match="boot device http"):
         one.set_boot(BootOverride(device=BootDevice.HTTP))
+
+
+def test_a_bmc_without_boot_overrides_says_so(bmc: Double) -> None:
+    bmc.ask(refuses={"0 8": 0x80, "0 9": 0x80})
+    with session(bmc.port) as one:
+        with pytest.raises(BmcLacks):
+            one.boot()
+        with pytest.raises(BmcLacks):
+            one.set_boot(BootOverride(device=BootDevice.DISK))
 
 
 @pytest.mark.parametrize(
