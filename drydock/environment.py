@@ -204,6 +204,9 @@ class Environment(BaseSettings):
     attention_wait_seconds: float = setting(900.0, "A lease that waits longer than this for capacity or for cleaning is listed under attention.", gt=0)
     lock_timeout_ms: int = setting(1000, "How long a claim waits for a row that another claim has locked.", ge=1)
 
+    # Machines
+    bmc_commands: str = setting("", "Folder of the programs that registrations of machines with the BMC driver `command` may name. Only programs that nobody except root and Drydock's user can change are run. Empty: none.", pattern="^(/.*)?$")
+
     # Private engines
     engine_linger_seconds: float = setting(1.0, "The private engines stop this long after their last user exits.", ge=0)
     engine_deadline_seconds: float = setting(120.0, "Longest time for a private engine to start.", gt=0)

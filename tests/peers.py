@@ -46,6 +46,7 @@ PEERS = {
     "systemd-analyze": Peer("systemd-analyze", "systemd"),
     "pgbouncer": Peer("pgbouncer", "pgbouncer"),
     "lspci": Peer("lspci", "pciutils"),
+    "ipmitool": Peer("ipmitool", "ipmitool"),
     "cloud-init": Peer("cloud-init", "cloud-init", installed=False),
 }
 

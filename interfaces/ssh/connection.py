@@ -159,7 +159,6 @@ def _prepared(endpoint: SshEndpoint, private_key: str, deadline: Deadline) -> fa
         user=endpoint.user,
         port=endpoint.port,
         config=_NO_CONFIG.clone(),
-        connect_timeout=within,
         connect_kwargs={
             "pkey": private_key_of(private_key),
             "allow_agent": False,
@@ -169,6 +168,8 @@ def _prepared(endpoint: SshEndpoint, private_key: str, deadline: Deadline) -> fa
             "channel_timeout": within,
         },
     )
+    # Fabric's argument is cut to whole seconds, and 0 of them mean no limit.
+    connection.connect_timeout = within
     # Fabric's own client would accept any host key.
     connection.client = client_for(endpoint)
     return connection

@@ -168,7 +168,7 @@ TOGETHER = [
 WITHOUT = {
     "docs/how-to/cloud.md", "docs/how-to/costs.md", "docs/how-to/kind.md",
     "docs/how-to/lease-a-gpu.md", "docs/how-to/validate-a-host.md",
-    "docs/how-to/validate-a-provider.md", "docs/how-to/write-a-hardware-driver.md",
+    "docs/how-to/validate-a-provider.md", "docs/how-to/write-a-bmc-driver.md", "docs/how-to/write-a-hardware-driver.md",
 }  # fmt: skip
 """Pages with no command in a block of its own: test_docs looks at what they name."""
 

@@ -89,6 +89,25 @@ def test_what_is_no_private_key_is_refused_unseen(server: Sshd, home: Path, key:
     assert key not in str(caught.value) or not key
 
 
+@pytest.mark.timeout(30)
+def test_a_host_that_ignores_connections_is_given_up_in_less_than_a_second() -> None:
+    key = new_key_pair()
+    with contextlib.ExitStack() as open_ones:
+        listener = open_ones.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):  # further connections are ignored once the queue is full
+            filling = open_ones.enter_context(socket.socket())
+            filling.setblocking(False)
+            filling.connect_ex(listener.getsockname())
+        port = listener.getsockname()[1]
+        endpoint = SshEndpoint(host="127.0.0.1", port=port, user="nobody", host_keys=(key.public,))
+        transport = transport_to(endpoint, private_key=key.private)
+        with pytest.raises((Unreachable, DeadlineExceeded)):
+            ShellCommand(transport, still_mine=always).run(["true"], timeout=0.5)
+        transport.close()
+
+
 def test_nobody_there(home: Path) -> None:
     endpoint = SshEndpoint(
         host="127.9.0.2", port=free_port("127.9.0.2"), user="root", host_keys=(new_key_pair().public,)
