@@ -81,6 +81,12 @@ class Ready:
     health: Health | None = None
     """The health of the resource, or None if the step says nothing about it. A build or a check that answers `failed`
     has failed."""
+    power: Literal["", "on", "off"] = ""
+    """The power of the resource that the step found or brought about; empty if the step says nothing about it.
+
+    If an earlier request for another power is on record (`ResourceView.power_wanted`), it ends, so that Drydock does
+    not switch the resource back. Checks report the fact `power` instead, which ends no request.
+    """
     rediscover: bool = False
     """Whether the step changed what a discovery finds. The place of the resource is then searched again at once."""
     gone: tuple[str, ...] = ()

@@ -54,6 +54,11 @@ class Step:
     """Whether the step may be cancelled while it waits. If False, a cancellation takes effect only after the step."""
     deadline: float = 600.0
     """Seconds after the step's first call at which it fails."""
+    exclusive: bool = False
+    """Whether it must not be called while another exclusive step of the same resource, or of a lease on it, is called.
+
+    For steps that call a controller which serves one caller at a time, such as the BMC of a machine.
+    """
 
 
 Plan: TypeAlias = tuple[Step, ...]
