@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blueprints.answers import Answer, Failed, Hold, Json, Ready, Scope
+from blueprints.answers import Answer, Failed, Hold, Json, Ready, Resolution, Scope
 from blueprints.baremetal import hardware
 from blueprints.baremetal.registration import Registration, controller_of
 from blueprints.baremetal.sessions import bmc_told, session, whole
@@ -10,7 +10,7 @@ from blueprints.bmc.contract import Bmc, Identifies, capabilities
 from blueprints.bmc.errors import BmcCertificateUnknown, BmcLoginRefused
 from blueprints.bmc.values import Certificate, Inventory
 from blueprints.hostshell import NeedsOperator
-from blueprints.specs import Resolution, Spec
+from blueprints.specs import Spec
 
 _STATED = ("vendor", "model", "serial")
 

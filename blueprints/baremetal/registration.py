@@ -23,11 +23,11 @@ def _bmc(given: dict[str, Any]) -> dict[str, Any]:
     """Check the fields of a BMC with the Access of its driver. Errors name the field, such as `bmc.address`."""
     name = given.get("driver")
     if not isinstance(name, str) or not name:
-        raise _wrong("Name the driver of the BMC, such as redfish or ipmi.", name)
+        raise _wrong("Name the driver of the BMC, such as redfish or ipmi", name)
     try:
         found = driver(name)
     except NotFound as error:
-        raise _wrong(f"{error.message} {error.hint}".strip(), name) from None
+        raise _wrong(f"{error.message} {error.hint}".strip(" ."), name) from None
     access = found.Access.model_validate({key: value for key, value in given.items() if key != "driver"})
     return {"driver": name, **access.model_dump(mode="json", exclude_unset=True)}
 
