@@ -99,7 +99,11 @@ class Hooks(KindConformance):
         return [Outside(name=name) for name in peers.accounts() if name[:13] in self.made]
 
     def kill(self, resource: ResourceView) -> None:
-        changed(self.bmc, health="failed")
+        self.bmc.silent = True
+
+    def destroyed(self, resource: ResourceView) -> None:
+        self.bmc.silent = False
+        super().destroyed(resource)
 
     def degrade(self, resource: ResourceView) -> bool:
         changed(self.bmc, health="degraded")
