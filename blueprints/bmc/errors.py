@@ -74,3 +74,16 @@ class BmcLacks(BmcError):
     """The BMC does not offer this function."""
 
     code = "bmc_lacks"
+
+
+class BmcDriverNotInstalled(BmcError):
+    """The packages of the driver are not installed."""
+
+    code = "bmc_driver_not_installed"
+
+    def __init__(self, driver: str, *packages: str) -> None:
+        wanted = " ".join(f"'{package}'" for package in packages)
+        super().__init__(
+            f"The BMC driver {driver} needs packages that are not installed.",
+            hint=f"Install them for web and workers: pip install {wanted}",
+        )

@@ -50,9 +50,7 @@ class Machine:
     processors: int = 2
     macs: tuple[str, ...] = ("52:54:00:12:34:56", "52:54:00:12:34:57")
     drives: list[Drive] = field(default_factory=lambda: [Drive()])
-    bios: dict[str, Any] = field(
-        default_factory=lambda: {"BootMode": "Uefi", "ProcTurboMode": "Enabled", "NumCores": 10}
-    )
+    bios: dict[str, Any] = field(default_factory=lambda: {"BootMode": "Uefi", "TurboMode": "Enabled", "NumCores": 10})
     versions: dict[str, str] = field(default_factory=lambda: {"BiosVersion": "1.3.1"})
     secure_boot: bool | None = False
     resets: tuple[str, ...] = RESETS

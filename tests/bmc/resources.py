@@ -8,6 +8,7 @@ import json
 import re
 import secrets
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,6 @@ from tests.bmc.machine import Machine, Systems
 
 Json = dict[str, Any]
 V1 = "/redfish/v1"
-CHASSIS = f"{V1}/Chassis/SheetMetalChassis"
 OPEN = frozenset(["", "redfish", "redfish/v1"])
 
 
@@ -109,7 +109,7 @@ class Resources:
             self._system(body, self.systems.machine(match[1]))
         elif re.fullmatch(rf"{V1}/Managers/[^/]+", path):
             body["LogServices"] = link(f"{path}/LogServices")
-        elif path == CHASSIS:
+        elif re.fullmatch(rf"{V1}/Chassis/[^/]+", path):
             body["Sensors" if self.new_sensors else "Power"] = link(
                 f"{path}/{'Sensors' if self.new_sensors else 'Power'}"
             )
@@ -122,7 +122,8 @@ class Resources:
 
     def _root(self, body: Json) -> None:
         body |= {"AccountService": link(f"{V1}/AccountService"), "Tasks": link(f"{V1}/TaskService")}
-        body["Vendor"], body["Product"] = "Contoso", "Contoso BMC"
+        body |= {"Vendor": "Contoso", "Product": "Contoso BMC"}
+        body["UUID"] = str(uuid.uuid5(uuid.NAMESPACE_OID, next(iter(self.systems.machines))))
         if "session" in self.auth:
             body["Links"] = {"Sessions": link(f"{V1}/SessionService/Sessions")}
             body["SessionService"] = link(f"{V1}/SessionService")
@@ -261,13 +262,13 @@ class Resources:
             body["Members@odata.nextLink"] = f"{here}?$skip={skip + self.page}"
         return flask.jsonify(body)
 
-    def _sensors(self) -> flask.Response:
-        return flask.jsonify(collection(f"{CHASSIS}/Sensors", sorted(SENSORS)))
+    def _sensors(self, chassis: str) -> flask.Response:
+        return flask.jsonify(collection(flask.request.path, sorted(SENSORS)))
 
-    def _sensor(self, name: str) -> flask.Response:
+    def _sensor(self, chassis: str, name: str) -> flask.Response:
         return flask.jsonify({**link(flask.request.path), "Id": name, **SENSORS[name]})
 
-    def _power(self) -> flask.Response:
+    def _power(self, chassis: str) -> flask.Response:
         ok = {"State": "Enabled", "Health": "OK"}
         control = {"MemberId": "0", "Name": "System Power", "PowerConsumedWatts": 214, "Status": ok}
         volts = {"MemberId": "0", "Name": "12V", "ReadingVolts": 12.1, "UpperThresholdCritical": 13.2, "Status": ok}
@@ -340,9 +341,9 @@ class Resources:
         ("GET", "/Managers/([^/]+)/LogServices", _logs),
         ("GET", "/Managers/([^/]+)/LogServices/(Sel|Journal)", _log),
         ("GET", "/Managers/([^/]+)/LogServices/Sel/Entries", _entries),
-        ("GET", "/Chassis/SheetMetalChassis/Sensors", _sensors),
-        ("GET", "/Chassis/SheetMetalChassis/Sensors/([^/]+)", _sensor),
-        ("GET", "/Chassis/SheetMetalChassis/Power", _power),
+        ("GET", "/Chassis/([^/]+)/Sensors", _sensors),
+        ("GET", "/Chassis/([^/]+)/Sensors/([^/]+)", _sensor),
+        ("GET", "/Chassis/([^/]+)/Power", _power),
         ("GET", "/UpdateService", _update_service),
         ("GET", "/UpdateService/FirmwareInventory", _firmwares),
         ("GET", "/UpdateService/FirmwareInventory/([^/]+)", _firmware),

@@ -96,6 +96,6 @@ def test_a_fault_happens_as_often_as_asked(double):
 
 def test_a_lost_answer_has_its_effect(double):
     double.fault("lost", method="POST", times=1)
-    with pytest.raises(OSError, match="(?i)closed|reset|eof|end of"):
+    with pytest.raises(OSError, match=r"(?i)closed|reset|eof|end of"):
         reset(double, "On")
     assert double.machine.power_state == "On"

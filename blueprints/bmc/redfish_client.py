@@ -1,0 +1,213 @@
+"""The client of Redfish services: sushy with our own HTTP below. Only this module imports it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import sushy
+from sushy import auth as sushy_auth
+from sushy import connector as sushy_connector
+from sushy import exceptions
+from sushy.resources.manager import virtual_media as sushy_media
+
+from blueprints.bmc.errors import BmcAnswerInvalid, BmcBusy, BmcError, BmcLacks, BmcLoginRefused, BmcRefused
+from blueprints.bmc.redfish_http import Http, Line, message_of
+
+Json = dict[str, Any]
+ROOT = "/redfish/v1/"
+MOST_PAGES = 100
+"""Pages of a collection, after which it is taken for one without an end."""
+_CLOSING = 3.0
+"""Seconds that ending a session may take after its deadline."""
+
+logging.getLogger("sushy").addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a change: status, the path of the header Location, and the body."""
+
+    status: int
+    location: str
+    body: Json
+
+
+class _Auth(sushy_auth.SessionOrBasicAuth):  # type: ignore[misc]
+    """A session, or basic authentication where the BMC has no sessions. A wrong password is tried only once."""
+
+    def _do_authenticate(self) -> None:
+        try:
+            sushy_auth.SessionAuth._do_authenticate(self)
+        except (exceptions.SushyError, BmcBusy) as error:
+            if getattr(error, "status_code", None) == 401 or self._session_auth_previously_successful:
+                raise
+            self._fallback_to_basic_authentication()
+
+    @property
+    def session(self) -> str:
+        """The path of the session, empty if there is none."""
+        return urlsplit(self.get_session_resource_id() or "").path
+
+
+class Client:
+    """A session with a Redfish service. Raises BmcError, and nothing else."""
+
+    def __init__(self, line: Line, username: str, password: str) -> None:
+        self.line, self.username = line, username
+        line.secrets.add(password)
+        self._connector = sushy_connector.Connector(line.url)
+        self._connector._session.close()
+        self._connector._session = Http(line)
+        self._auth = _Auth(username=username, password=password)
+        self._root: Any = None
+        try:
+            with self._explained("log in"):
+                self._root = sushy.Sushy(line.url, auth=self._auth, connector=self._connector)
+            self._note_token()
+        except BaseException:
+            self.close()
+            raise
+
+    def _note_token(self) -> None:
+        token = self._auth.get_session_key()
+        if token:
+            self.line.secrets.add(token)
+
+    def close(self) -> None:
+        """End the session at the BMC, and the connections. Never raises."""
+        session = self._auth.session
+        try:
+            if session:
+                self.line.extend(_CLOSING)
+                self._connector._op("DELETE", session, allow_reauth=False)
+        except Exception as error:
+            logging.getLogger(__name__).info("the session at %s was not ended: %s", self.line.where, error)
+        finally:
+            self._auth.reset_session_attrs()
+            if self._root is not None:
+                self._root._auth = None
+            self._connector.close()
+            self.line.close()
+
+    @property
+    def root(self) -> Json:
+        """The service root."""
+        found: Json = self._root.json
+        return found
+
+    def get(self, path: str) -> Json:
+        """Read a resource."""
+        with self._explained(f"read {path}"):
+            body = self._connector.get(path).json()
+        if not isinstance(body, dict):
+            raise BmcAnswerInvalid(f"The BMC at {self.line.where} answered {path} with no object.")
+        return body
+
+    def status(self, path: str) -> Answer:
+        """Read a resource that may be a monitor of a task, whose status says whether it goes on."""
+        with self._explained(f"read {path}"):
+            return self._answer(self._connector.get(path))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Carry out an action."""
+        with self._explained(f"carry out {path}"):
+            return self._answer(self._connector.post(path, data=dict(body)))
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Change a resource, if nobody else changes it at the same time."""
+        with self._explained(f"change {path}"):
+            etag = self._connector.get(path).headers.get("ETag")
+            return self._answer(self._connector.patch(path, data=dict(body), etag=etag))
+
+    def _answer(self, response: Any) -> Answer:
+        try:
+            body = response.json() if response.content else {}
+        except ValueError:
+            body = {}
+        location = urlsplit(response.headers.get("Location") or "")
+        path = f"{location.path}?{location.query}" if location.query else location.path
+        return Answer(response.status_code, path, body if isinstance(body, dict) else {})
+
+    def pages(self, path: str) -> Iterator[Json]:
+        """Read the pages of a collection. Raises BmcAnswerInvalid if they do not end."""
+        seen: set[str] = set()
+        following = path
+        while following:
+            if following in seen or len(seen) >= MOST_PAGES:
+                raise BmcAnswerInvalid(
+                    f"The BMC at {self.line.where} does not end the list {path}: there were {len(seen)} pages of it."
+                )
+            seen.add(following)
+            page = self.get(following)
+            yield page
+            following = str(page.get("Members@odata.nextLink") or "")
+
+    def members(self, path: str) -> Iterator[Json]:
+        """Return the members of a collection: links, or whole resources where the BMC sends these."""
+        for page in self.pages(path):
+            found = page.get("Members")
+            yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+
+    def set_boot(self, system: str, target: str, enabled: str, uri: str) -> None:
+        """Set the boot override of a system, with what sushy knows about the particulars of vendors."""
+        with self._explained("set the boot device"):
+            self._root.get_system(system).set_system_boot_options(
+                target=sushy.BootSource(target),
+                enabled=sushy.BootSourceOverrideEnabled(enabled),
+                http_boot_uri=uri or None,
+            )
+
+    def insert(self, drive: str, image: str, username: str, password: str) -> None:
+        """Insert an image into the virtual drive at a path."""
+        if password:
+            self.line.secrets.add(password)
+        with self._explained("insert the image"):
+            self._drive(drive).insert_media(image, username=username or None, password=password or None)
+
+    def eject(self, drive: str) -> None:
+        """Empty the virtual drive at a path. Some errors of the BMC are not reported; read the drive afterwards."""
+        with self._explained("eject the image"):
+            self._drive(drive).eject_media()
+
+    def _drive(self, path: str) -> Any:
+        return sushy_media.VirtualMedia(self._connector, path, root=self._root)
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """Turn errors of sushy into ours. `what` is what was to be done."""
+        try:
+            yield
+        except BmcError:
+            raise
+        except exceptions.HTTPError as error:
+            raise self._refusal(error, what) from None
+        except (exceptions.MissingActionError, exceptions.InvalidParameterValueError) as error:
+            raise BmcLacks(f"The BMC at {self.line.where} does not offer to {what}: {self._told(error)}") from None
+        except exceptions.MissingAttributeError as error:
+            kind = BmcLacks if "HttpBootUri" in str(error) else BmcAnswerInvalid
+            raise kind(f"The BMC at {self.line.where} could not {what}: {self._told(error)}") from None
+        except (exceptions.SushyError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BmcAnswerInvalid(
+                f"The BMC at {self.line.where} answered with something that cannot be understood, in the attempt to"
+                f" {what}: {self._told(error)}"
+            ) from None
+
+    def _told(self, error: Exception) -> str:
+        return self.line.said(str(error)).rstrip(".") + "."
+
+    def _refusal(self, error: exceptions.HTTPError, what: str) -> BmcError:
+        """Return the error for a status of 400 or more. 429 and 503 never come here."""
+        where, said = self.line.where, self.line.said(message_of(error.body) or error.detail or "")
+        said = said or f"it gave no reason (HTTP {error.status_code})."
+        if error.status_code == 401:
+            return BmcLoginRefused(f"The BMC at {where} refused the credential of {self.username}: {said}")
+        if error.status_code == 403:
+            return BmcRefused(f"The account {self.username} at the BMC at {where} may not {what}: {said}")
+        if error.status_code in (404, 405, 501):
+            return BmcLacks(f"The BMC at {where} does not offer to {what}: {said}")
+        return BmcRefused(f"The BMC at {where} refused to {what}: {said}")

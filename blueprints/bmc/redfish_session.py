@@ -1,0 +1,513 @@
+"""A session with a Redfish BMC: what the contract asks for, in terms of resources and actions."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from blueprints.bmc import inspection, redfish_readings
+from blueprints.bmc.contract import Bmc, Boots, Configures, Identifies, Logs, Measures, Mounts, Upgrades
+from blueprints.bmc.errors import BmcAnswerInvalid, BmcError, BmcLacks, BmcRefused
+from blueprints.bmc.inspection import flat, name_of, paths, text
+from blueprints.bmc.redfish_client import ROOT, Answer, Client, Json
+from blueprints.bmc.values import (
+    BmcTask,
+    BootDevice,
+    BootOverride,
+    Inventory,
+    LogEntry,
+    Login,
+    Medium,
+    PowerAction,
+    PowerState,
+    SecureBoot,
+    Sensor,
+)
+
+MOST_MEMBERS, MOST_ENTRIES = 500, 200
+
+_POWER = {
+    "On": PowerState.ON,
+    "Paused": PowerState.ON,
+    "Off": PowerState.OFF,
+    "PoweringOn": PowerState.CHANGING,
+    "PoweringOff": PowerState.CHANGING,
+}
+_RESETS: Mapping[PowerAction, tuple[str, ...]] = {
+    PowerAction.ON: ("On", "ForceOn"),
+    PowerAction.OFF: ("ForceOff",),
+    PowerAction.SHUTDOWN: ("GracefulShutdown",),
+    PowerAction.RESET: ("ForceRestart",),
+    PowerAction.CYCLE: ("PowerCycle", "FullPowerCycle"),
+    PowerAction.NMI: ("Nmi",),
+}
+"""The kinds of reset that carry out an action, the best first."""
+_ASSUMED = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
+"""What a BMC that names no kinds of reset is taken to offer."""
+_RESULT = {PowerAction.ON: PowerState.ON, PowerAction.OFF: PowerState.OFF, PowerAction.SHUTDOWN: PowerState.OFF}
+_TARGETS = {
+    BootDevice.DISK: "Hdd",
+    BootDevice.NETWORK: "Pxe",
+    BootDevice.HTTP: "UefiHttp",
+    BootDevice.MEDIUM: "Cd",
+    BootDevice.SETUP: "BiosSetup",
+}
+_DEVICES = {**{target: device for device, target in _TARGETS.items()}, "UsbCd": BootDevice.MEDIUM}
+_NEEDED = ("Login", "ConfigureComponents", "ConfigureManager")
+"""Privileges for power, boot device and settings; for virtual media at managers and updates, also ConfigureManager."""
+_UNREADABLE = (BmcLacks, BmcRefused, BmcAnswerInvalid)
+"""Errors that concern one resource, after which others can be read."""
+
+
+class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, Configures):
+    """A session with a Redfish BMC, for one of its systems."""
+
+    def __init__(self, client: Client, system: str) -> None:
+        self._client, self._wanted, self._path = client, system, ""
+        self._here = f"The BMC at {client.line.where}"
+
+    def close(self) -> None:
+        """End the session."""
+        self._client.close()
+
+    # The resources of the machine
+
+    def _system(self) -> Json:
+        """Read the system, which is found first if the registration does not name it."""
+        if self._path:
+            return self._client.get(self._path)
+        if self._wanted.startswith("/"):
+            self._path = self._wanted
+            return self._client.get(self._path)
+        found = {path.rstrip("/").rsplit("/", 1)[-1]: path for path in self._links(self._client.root, "Systems")}
+        names = ", ".join(found) or "none"
+        if self._wanted and self._wanted not in found:
+            raise BmcLacks(f"{self._here} has no system {self._wanted!r}. Its systems: {names}.")
+        if not self._wanted and len(found) != 1:
+            hint = "Name one of them as `system` of the registration." if found else ""
+            raise BmcLacks(f"{self._here} has {len(found)} systems: {names}.", hint=hint)
+        self._path = found[self._wanted or next(iter(found))]
+        return self._client.get(self._path)
+
+    def _links(self, place: Json, key: str) -> list[str]:
+        """Return the paths of the members of a collection that a resource names; none if it names none."""
+        return [path for start in paths(place.get(key)) for path in paths(list(self._client.members(start)))]
+
+    def _read(self, place: Json, key: str, missing: list[str] | None = None) -> Iterator[Json]:
+        """Read the members of a collection. What cannot be read is noted in `missing`, or else raised."""
+        for start in paths(place.get(key)):
+            yield from self._collection(start, missing)
+
+    def _collection(self, start: str, missing: list[str] | None) -> Iterator[Json]:
+        try:
+            members = self._expanded(start)
+        except _UNREADABLE as error:
+            self._note(error, missing)
+            return
+        for one in members[:MOST_MEMBERS]:
+            if len(one.keys() - {"@odata.id", "@odata.type", "@odata.etag"}) > 0:
+                yield one
+            else:
+                yield from self._resources(paths(one), missing)
+
+    def _resources(self, given: Sequence[str], missing: list[str] | None) -> Iterator[Json]:
+        for path in given:
+            try:
+                yield self._client.get(path)
+            except _UNREADABLE as error:
+                self._note(error, missing)
+
+    def _note(self, error: BmcError, missing: list[str] | None) -> None:
+        if missing is None:
+            raise error
+        missing.append(error.message)
+
+    def _expanded(self, start: str) -> list[Json]:
+        """Return the members of a collection, whole if the BMC can send them with it."""
+        features = self._client.root.get("ProtocolFeaturesSupported")
+        expand = features.get("ExpandQuery") if isinstance(features, dict) else None
+        if isinstance(expand, dict) and expand.get("NoLinks") is True:
+            try:
+                return list(self._client.members(f"{start}?$expand=.($levels=1)"))
+            except _UNREADABLE:
+                pass  # some BMCs say that they can, and cannot
+        return list(self._client.members(start))
+
+    def _managers(self, system: Json, missing: list[str] | None = None) -> list[Json]:
+        return list(self._resources(paths(_links(system).get("ManagedBy")), missing))
+
+    def _chassis(self, system: Json, missing: list[str] | None = None) -> list[Json]:
+        """Read the chassis of the system, also those that the system does not name, but that name it."""
+        everything = list(self._read(self._client.root, "Chassis", missing))
+        own = [one for one in everything if self._path in paths(_links(one).get("ComputerSystems"))]
+        return own or list(self._resources(paths(_links(system).get("Chassis")), missing))
+
+    def inspect(self) -> Inventory:
+        """Read all resources that describe the machine."""
+        missing: list[str] = []
+        system, root = self._system(), self._client.root
+        chassis = self._chassis(system, missing)
+        storage = list(self._read(system, "Storage", missing))
+        drives = [path for one in storage for path in paths(one.get("Drives"))]
+        found = [one for place in chassis for one in self._read(place, "NetworkAdapters", missing)]
+        adapters = {name_of(one): one for one in found}  # an adapter may be listed in a chassis and in what contains it
+        interfaces = list(self._read(system, "EthernetInterfaces", missing))
+        functions = [
+            one
+            for adapter in (() if interfaces else adapters.values())
+            for one in self._read(adapter, "NetworkDeviceFunctions", missing)
+        ]
+        return inspection.inventory(
+            inspection.Resources(
+                system=system,
+                root=root,
+                chassis=chassis,
+                managers=self._managers(system, missing),
+                processors=list(self._read(system, "Processors", missing)),
+                drives=list(self._resources(list(dict.fromkeys(drives)), missing)),
+                interfaces=interfaces,
+                adapters=list(adapters.values()),
+                functions=functions,
+                firmware=self._firmware(missing),
+                missing=missing,
+            )
+        )
+
+    def _firmware(self, missing: list[str] | None = None) -> list[Json]:
+        services = list(self._resources(paths(self._client.root.get("UpdateService")), missing))
+        return [one for service in services for one in self._read(service, "FirmwareInventory", missing)]
+
+    # Power
+
+    def power(self) -> PowerState:
+        """Read the power of the machine."""
+        return _power(self._system())
+
+    def power_actions(self) -> frozenset[PowerAction]:
+        """Return the actions that the BMC offers."""
+        system = self._system()
+        return frozenset(action for action in PowerAction if self._reset(system, action))
+
+    def switch(self, action: PowerAction) -> None:
+        """Ask for a change of power."""
+        system, wanted = self._system(), _RESULT.get(action)
+        if wanted is not None and _power(system) is wanted:
+            return
+        found = self._reset(system, action)
+        if found is None:
+            offered = ", ".join(one for one in PowerAction if self._reset(system, one)) or "nothing"
+            raise BmcLacks(f"{self._here} does not offer the action {action}. It offers: {offered}.")
+        try:
+            self._client.post(found[0], {"ResetType": found[1]})
+        except BmcRefused:
+            if wanted is None or self.power() is not wanted:
+                raise
+
+    def _reset(self, system: Json, action: PowerAction) -> tuple[str, str] | None:
+        """Return address and kind of the reset for an action; None if the BMC has none."""
+        target, allowed = self._allowed(system, "#ComputerSystem.Reset", "ResetType")
+        for kind in _RESETS[action]:
+            if target and kind in (allowed or _ASSUMED):
+                return target, kind
+        return self._chassis_cycle(system) if action is PowerAction.CYCLE else None
+
+    def _chassis_cycle(self, system: Json) -> tuple[str, str] | None:
+        """Return the power cycle of a chassis that has no other system in it."""
+        for chassis in self._resources(paths(_links(system).get("Chassis")), []):
+            target, allowed = self._allowed(chassis, "#Chassis.Reset", "ResetType")
+            if target and "PowerCycle" in allowed and paths(_links(chassis).get("ComputerSystems")) == [self._path]:
+                return target, "PowerCycle"
+        return None
+
+    def _allowed(self, place: Json, action: str, parameter: str) -> tuple[str, list[str]]:
+        """Return the address of an action, empty if it is not offered, and the values that a parameter may have.
+
+        They are listed with the action or in an ActionInfo; the list is empty if they are nowhere.
+        """
+        about = _object(_object(place, "Actions"), action)
+        target, inline = about.get("target"), flat(about.get(f"{parameter}@Redfish.AllowableValues"))
+        info = about.get("@Redfish.ActionInfo")
+        if not isinstance(target, str):
+            return "", []
+        if inline or not info:
+            return target, inline
+        for found in self._resources([info] if isinstance(info, str) else paths(info), []):
+            listed = found.get("Parameters")
+            for one in listed if isinstance(listed, list) else []:
+                if isinstance(one, dict) and one.get("Name") == parameter:
+                    return target, flat(one.get("AllowableValues"))
+        return target, []
+
+    # Boot
+
+    def boot(self) -> BootOverride | None:
+        """Read the override. For one boot, some BMCs report it as lasting: compare the device only.
+
+        Raises BmcAnswerInvalid if the machine boots from something that `BootDevice` has no name for.
+        """
+        boot = _object(self._system(), "Boot")
+        target = text(boot.get("BootSourceOverrideTarget"))
+        enabled = text(boot.get("BootSourceOverrideEnabled"))
+        if not target or enabled in ("", "Disabled"):  # the placeholder None is no text
+            return None
+        if target not in _DEVICES:
+            raise BmcAnswerInvalid(f"The machine boots from {target} next, which Drydock does not use.")
+        uri = text(boot.get("HttpBootUri")) if _DEVICES[target] is BootDevice.HTTP else ""
+        return BootOverride(device=_DEVICES[target], once=enabled == "Once", uri=redfish_readings.without_secrets(uri))
+
+    def set_boot(self, override: BootOverride) -> None:
+        """Set or remove the override, and read it back."""
+        self._system()
+        if override.device is BootDevice.DEFAULT:
+            self._client.set_boot(self._path, "None", "Disabled", "")
+        else:
+            once = "Once" if override.once else "Continuous"
+            self._client.set_boot(self._path, _TARGETS[override.device], once, override.uri)
+        system = self._system()
+        if "@Redfish.Settings" in system:
+            return  # it shows what is to come elsewhere
+        found = self.boot()
+        device = found.device if found else BootDevice.DEFAULT
+        if device is not override.device:
+            raise BmcRefused(f"{self._here} accepted {override.device} as the boot device, but reports {device}.")
+
+    # Virtual media
+
+    def media(self) -> Sequence[Medium]:
+        """Return the virtual drives."""
+        return [redfish_readings.medium(one) for one in self._drives()]
+
+    def insert(self, slot: str, uri: str) -> None:
+        """Insert an image. User and password in its address are given to the BMC as such."""
+        drive, (plain, user, password) = self._drive(slot), _parted(uri)
+        if redfish_readings.is_inserted(drive):
+            if redfish_readings.image(drive) == plain:
+                return
+            self.eject(slot)
+        self._client.insert(drive["@odata.id"], plain, user, password)
+
+    def eject(self, slot: str) -> None:
+        """Empty a drive, and read it back."""
+        drive = self._drive(slot)
+        if not redfish_readings.is_inserted(drive):
+            return
+        self._client.eject(drive["@odata.id"])
+        if redfish_readings.is_inserted(self._client.get(drive["@odata.id"])):
+            raise BmcRefused(f"{self._here} did not eject the image in {slot}.")
+
+    def _drives(self) -> list[Json]:
+        """Return the virtual drives: those of the system, or else those of its manager, where they were before 2021."""
+        system = self._system()
+        own = list(self._read(system, "VirtualMedia"))
+        found = own or [one for place in self._managers(system) for one in self._read(place, "VirtualMedia")]
+        return [one for one in found if paths(one)]
+
+    def _drive(self, slot: str) -> Json:
+        drives = {name_of(one): one for one in self._drives()}
+        if slot not in drives:
+            names = ", ".join(drives) or "none"
+            raise BmcLacks(f"{self._here} has no virtual drive {slot!r}. It has: {names}.")
+        return drives[slot]
+
+    # Sensors and events
+
+    def sensors(self) -> Sequence[Sensor]:
+        """Read all sensors, or, from a BMC that has none as resources, what Thermal and Power list."""
+        skipped: list[str] = []
+        chassis = self._chassis(self._system(), skipped)
+        found = [redfish_readings.sensor(one) for place in chassis for one in self._read(place, "Sensors", skipped)]
+        there = [one for one in found if one is not None]
+        if there:
+            return there
+        links = [path for place in chassis for key in ("Thermal", "Power") for path in paths(place.get(key))]
+        return [one for each in self._resources(links, skipped) for one in redfish_readings.old_sensors(each)]
+
+    def entries(self, since: dt.datetime | None = None) -> Sequence[LogEntry]:
+        """Return the newest entries of the system event log. Empty if the BMC keeps none."""
+        start = self._event_log()
+        return redfish_readings.newest(self._entries(start), since, MOST_ENTRIES) if start else []
+
+    def _event_log(self) -> str:
+        """Return the path of the entries of the event log; empty if there is none."""
+        system = self._system()
+        services = [one for place in (*self._managers(system), system) for one in self._read(place, "LogServices", [])]
+        ranked = [(rank, one) for one in services if (rank := redfish_readings.log_rank(one)) is not None]
+        if not ranked:
+            return ""
+        best = min(ranked, key=lambda one: one[0])[1]
+        return next(iter(paths(best.get("Entries"))), "")
+
+    def _entries(self, start: str) -> Iterator[LogEntry]:
+        """Read entries until there are enough of the newest. Logs begin with the newest or with the oldest entry."""
+        found: list[LogEntry] = []
+        for number, page in enumerate(self._client.pages(start)):
+            members = page.get("Members")
+            page_entries = list(self._page(members if isinstance(members, list) else []))
+            found += page_entries
+            count = page.get("Members@odata.count")
+            newest_first = len(found) > 1 and redfish_readings.newest(found, None, 1)[0] is not found[-1]
+            if newest_first and len(found) >= MOST_ENTRIES:
+                break
+            if number == 0 and not newest_first and isinstance(count, int) and count > len(found) + MOST_ENTRIES:
+                yield from self._last(start, count)
+                return
+        yield from found
+
+    def _last(self, start: str, count: int) -> Iterator[LogEntry]:
+        """Read the end of a long log that begins with its oldest entry."""
+        for page in self._client.pages(f"{start}?$skip={count - MOST_ENTRIES}"):
+            members = page.get("Members")
+            yield from self._page(members if isinstance(members, list) else [])
+
+    def _page(self, members: list[Any]) -> Iterator[LogEntry]:
+        for one in members:
+            if isinstance(one, dict):
+                whole = "Message" in one or "Created" in one
+                yield from map(redfish_readings.entry, [one] if whole else self._resources(paths(one), []))
+
+    # The account
+
+    def login(self) -> Login:
+        """Return the account. Of one that may not read accounts, only its name is known."""
+        user = self._client.username
+        try:
+            account = self._account(user)
+            role = text(account.get("RoleId"))
+            privileges = self._privileges(account)
+        except _UNREADABLE:
+            return Login(user=user)
+        lacking = [one for one in _NEEDED if one not in privileges] if privileges else []
+        return Login(user=user, role=role, privileges=tuple(privileges), missing=tuple(lacking))
+
+    def _account(self, user: str) -> Json:
+        for service in self._resources(paths(self._client.root.get("AccountService")), None):
+            for account in self._read(service, "Accounts", []):
+                if account.get("UserName") == user:
+                    return account
+        return {}
+
+    def _privileges(self, account: Json) -> list[str]:
+        for role in self._resources(paths(_links(account).get("Role")), None):
+            return flat(role.get("AssignedPrivileges"))
+        return []
+
+    # Firmware
+
+    def start_update(self, uri: str, targets: Sequence[str] = ()) -> BmcTask:
+        """Start an update with the action SimpleUpdate."""
+        service = next(self._resources(paths(self._client.root.get("UpdateService")), None), {})
+        target, protocols = self._allowed(service, "#UpdateService.SimpleUpdate", "TransferProtocol")
+        scheme = urlsplit(uri).scheme.upper()
+        if not target:
+            raise BmcLacks(f"{self._here} cannot fetch firmware from an address.")
+        if protocols and scheme not in protocols:
+            raise BmcLacks(f"{self._here} fetches firmware by {', '.join(protocols)}, not by {scheme or 'nothing'}.")
+        plain, user, password = _parted(uri)
+        body: Json = {"ImageURI": plain, "TransferProtocol": scheme}
+        if user:
+            self._client.line.secrets |= {password} - {""}
+            body |= {"Username": user, "Password": password}
+        if targets:
+            body["Targets"] = self._components(targets)
+        return _started(self._client.post(target, body))
+
+    def _components(self, names: Sequence[str]) -> list[str]:
+        """Return the paths of components by their stable names. A path stands for itself."""
+        known = {
+            inspection.component(one)[0]: paths(one)[0]
+            for one in self._firmware()
+            if paths(one) and inspection.component(one)[1]
+        }
+        unknown = [name for name in names if not name.startswith("/") and name not in known]
+        if unknown:
+            raise BmcLacks(
+                f"{self._here} has no firmware component {unknown[0]!r}. It has: {', '.join(sorted(known)) or 'none'}."
+            )
+        return [name if name.startswith("/") else known[name] for name in names]
+
+    def task(self, id: str) -> BmcTask:
+        """Read a task by its path."""
+        try:
+            answer = self._client.status(id)
+        except BmcLacks:
+            return BmcTask(id=id, state="failed", message="The BMC no longer knows the task.")
+        except BmcRefused as error:
+            return BmcTask(id=id, state="failed", message=error.message[:300])
+        return redfish_readings.task(answer.body, id, answer.status)
+
+    # Settings of the firmware
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return the BIOS attributes."""
+        return dict(_object(self._bios(), "Attributes"))
+
+    def set_settings(self, changes: Mapping[str, Any]) -> None:
+        """Change BIOS attributes for the next boot."""
+        bios = self._bios()
+        if unknown := sorted(changes.keys() - _object(bios, "Attributes").keys()):
+            raise BmcLacks(f"The machine has no BIOS attributes {', '.join(unknown)}.")
+        about = _object(bios, "@Redfish.Settings")
+        body: Json = {"Attributes": dict(changes)}
+        if "OnReset" in flat(about.get("SupportedApplyTimes")):
+            body["@Redfish.SettingsApplyTime"] = {"ApplyTime": "OnReset"}
+        pending = paths(about.get("SettingsObject")) or paths(bios)
+        self._client.patch(pending[0], body)
+
+    def _bios(self) -> Json:
+        links = paths(self._system().get("Bios"))
+        if not links:
+            raise BmcLacks(f"{self._here} does not show settings of the firmware.")
+        return self._client.get(links[0])
+
+    def secure_boot(self) -> SecureBoot | None:
+        """Read Secure Boot."""
+        links = paths(self._system().get("SecureBoot"))
+        try:
+            found = self._client.get(links[0]) if links else {}
+        except BmcLacks:
+            return None
+        if not isinstance(found.get("SecureBootEnable"), bool):
+            return None
+        current = {"Enabled": True, "Disabled": False}.get(str(found.get("SecureBootCurrentBoot")))
+        return SecureBoot(enabled=found["SecureBootEnable"], in_force=current, mode=text(found.get("SecureBootMode")))
+
+    def set_secure_boot(self, enabled: bool) -> None:
+        """Switch Secure Boot for the next boot."""
+        links = paths(self._system().get("SecureBoot"))
+        if not links:
+            raise BmcLacks(f"{self._here} does not show Secure Boot.")
+        self._client.patch(links[0], {"SecureBootEnable": enabled})
+
+
+def _power(system: Json) -> PowerState:
+    return _POWER.get(str(system.get("PowerState")), PowerState.UNKNOWN)
+
+
+def _links(place: Json) -> Mapping[str, Any]:
+    return _object(place, "Links")
+
+
+def _object(place: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = place.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _parted(uri: str) -> tuple[str, str, str]:
+    """Return an address without its user and password, and these."""
+    parts = urlsplit(uri)
+    plain = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return plain, unquote(parts.username or ""), unquote(parts.password or "")
+
+
+def _started(answer: Answer) -> BmcTask:
+    """Return the task by the answer to an action. Its own resource outlives its monitor."""
+    own = next(iter(paths(answer.body)), "") if "TaskState" in answer.body else ""
+    path = own or answer.location
+    if not path:
+        return BmcTask(id="", state="done", message="The BMC started no task.")
+    return redfish_readings.task(answer.body, path, answer.status if answer.body else 202)
+
+
+__all__ = ["ROOT", "RedfishSession"]
