@@ -20,6 +20,7 @@ GROUPS = {
     "tests/accelerators/test_engine.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_conformance.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_engine.py": ACCOUNTS,
+    "tests/blueprints/baremetal/test_redfish.py": ACCOUNTS,
     "tests/blueprints/test_accounts.py": ACCOUNTS,
     "tests/blueprints/test_devices.py": ACCOUNTS,
     "tests/blueprints/test_layered_attacks.py": ACCOUNTS,

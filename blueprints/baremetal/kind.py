@@ -120,7 +120,7 @@ class BareMetal(WithAccounts, acts.BareMetalActs, Registers, Scans, Powers, Rebo
             _of_bmc("reach", power.make_reachable, _BOOT),
             Step(name="accounts", act=accounts.remove_accounts, deadline=LONG),
             Step(name="hand_back", act=accounts.hand_back),
-            _of_bmc("rest", power.rest, _SWITCH),
+            _of_bmc("rest", power.rest_if_reached, _SWITCH),
         )
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:

@@ -16,6 +16,7 @@ from blueprints.baremetal.sessions import SWITCHED_OFF, bmc_told, patience, sess
 from blueprints.bmc.contract import Bmc
 from blueprints.bmc.errors import BmcError
 from blueprints.bmc.values import PowerAction, PowerState
+from blueprints.hostshell import NeedsOperator
 from blueprints.specs import ResourceView, Spec
 from drydock.core import clock
 
@@ -217,11 +218,16 @@ def rest(spec: Spec, memo: Json) -> Answer:
     try:
         with session(spec.resource, patience(spec)) as bmc:
             waits = bring(bmc, spec, {**asked, "wanted": wanted.value}, wanted)
-    except BmcError as error:
+    except (BmcError, NeedsOperator) as error:
         return _leave_on(memo, error.message)
     if isinstance(waits, Failed):
         return _leave_on(memo, waits.message)
     return waits or Ready(power="on" if wanted is PowerState.ON else "off")
+
+
+def rest_if_reached(spec: Spec, memo: Json) -> Answer:
+    """Switch off a host that is handed back, as `rest` does. A host that was never reached keeps its power."""
+    return rest(spec, memo) if "arch" in spec.resource.facts else Ready()
 
 
 def _leave_on(memo: Json, message: str) -> Answer:

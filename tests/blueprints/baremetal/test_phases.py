@@ -318,6 +318,23 @@ def test_an_inspection_tells_what_has_changed(bed):
     ]
 
 
+def test_a_host_that_was_never_reached_is_handed_back_without_a_call(bed):
+    bed.given = {"idle_power": "off"}
+    bed.bmc.silent = True
+    bed.ready("destroy", bed.resource())
+    assert not bed.bmc.asked
+
+
+def test_a_host_that_cannot_be_switched_off_stays_on_and_is_handed_back(bed):
+    bed.given = {"idle_power": "off", "power_timeout": 0.1, "shutdown_timeout": 0}
+    resource = bed.build().spec.resource
+    bed.bmc.to(PowerState.ON)
+    with bed.bmc.pretending(PowerState.ON):
+        ended = bed.ready("destroy", resource)
+    logs = [call.answer.log for call in ended.calls if isinstance(call.answer, Ready)]
+    assert "could not be switched off: The BMC accepted" in logs[-1]
+
+
 def test_a_boot_device_that_the_bmc_lacks_is_refused(bed):
     resource = bed.build().spec.resource
     act = next(one for one in bed.kind.acts() if one.name == "boot-device")

@@ -91,7 +91,7 @@ def test_a_lease_on_a_machine_that_only_its_bmc_can_switch(register, double, ask
     assert (host.power, double.machine.power_state) == ("on", "On")
     assert interfaces.run_command(caller(owner), lease.pk, ["echo", "hello"]).stdout == "hello\n"
     resources.check(operator, host.pk)
-    until(host, observed="ok", health="ok")
+    until(host, observed="ok", health="degraded", health_reason="Fan 1 is critical (300 RPM).")
     release.release(lease.pk, actor="ada")
     until(lease, state="destroyed", seconds=60)
     until(host, power="off")
