@@ -82,10 +82,10 @@ class Ready:
     """The health of the resource, or None if the step says nothing about it. A build or a check that answers `failed`
     has failed."""
     power: Literal["", "on", "off"] = ""
-    """The power of the resource that the step found or brought about; empty if the step says nothing about it.
+    """The power to which the step has switched the resource; empty if it has not switched it.
 
-    If an earlier request for another power is on record (`ResourceView.power_wanted`), it ends, so that Drydock does
-    not switch the resource back. Checks report the fact `power` instead, which ends no request.
+    An earlier request for another power (`ResourceView.power_wanted`) then ends, so that Drydock does not switch the
+    resource back. Checks report the power that they find as the fact `power` instead.
     """
     rediscover: bool = False
     """Whether the step changed what a discovery finds. The place of the resource is then searched again at once."""

@@ -70,6 +70,7 @@ class OwnCredential(Fields):
 
     username: str | None = Field(default=None, max_length=255, description="Name of the account on the BMC.")
     password: str | None = Field(default=None, max_length=1024, description="Password of that account.")
+    token: str | None = Field(default=None, max_length=10_000, description="Token, for programs that need one.")
     private_key: str | None = Field(
         default=None, max_length=20_000, description="OpenSSH private key, for drivers that log in over SSH."
     )

@@ -85,9 +85,19 @@ def since(moment: str) -> float:
     return (clock.now() - dt.datetime.fromisoformat(moment)).total_seconds()
 
 
+def _kept_off(spec: Spec) -> Failed | None:
+    """Return the failure of a step that needs a host which was switched off on request."""
+    if spec.resource.power_wanted != "off":
+        return None
+    message = "The host was switched off on request, and is kept off until it is switched on."
+    return Failed(scope=Scope.STEP, code=SWITCHED_OFF, message=message)
+
+
 @bmc_told
 def switch_on(spec: Spec, memo: Json) -> Answer:
     """Switch the host on as part of its enrolment, and read the power back."""
+    if kept := _kept_off(spec):
+        return kept
     with session(spec.resource, whole(spec)) as bmc:
         was_on = not memo and bmc.power() is PowerState.ON
         waits = None if was_on else bring(bmc, spec, memo, PowerState.ON)
@@ -104,20 +114,24 @@ def make_ready(spec: Spec, memo: Json) -> Answer:
 
     A host that is on and does not answer fails at once, so that a lease is placed on another host.
     """
+    if spec.phase == "activate" and (kept := _kept_off(spec)):
+        return kept
     silent: Answer | None = None
     if not memo and spec.resource.power != "off":
         silent = accounts.reach(spec, {})
         if isinstance(silent, Ready):
-            return Ready(power="on")
+            return silent
     try:
-        waits = _on(spec, memo, at_most=_BESIDE_SSH if silent else patience(spec))
+        with session(spec.resource, min(patience(spec), _BESIDE_SSH if silent else spec.deadline)) as bmc:
+            if silent is not None and bmc.power() is PowerState.ON:
+                return silent
+            waits = bring(bmc, spec, memo, PowerState.ON)
     except BmcError as error:
         if not isinstance(silent, Failed):
             raise
         return replace(silent, message=f"{silent.message} Its BMC could not be asked: {error.message}")
-    if waits is not None:
-        return waits
-    return silent if silent is not None and not memo else boot(spec, memo)
+    answer = waits or boot(spec, memo)
+    return replace(answer, power="on") if isinstance(answer, Ready) else answer
 
 
 def make_reachable(spec: Spec, memo: Json) -> Answer:
@@ -125,21 +139,12 @@ def make_reachable(spec: Spec, memo: Json) -> Answer:
     return make_ready(spec, memo) if "arch" in spec.resource.facts else Ready()
 
 
-def _on(spec: Spec, memo: Json, *, at_most: float) -> Answer | None:
-    with session(spec.resource, min(patience(spec), at_most)) as bmc:
-        kept_off = spec.phase == "activate" and spec.resource.power_wanted == "off"
-        if kept_off and bmc.power() is not PowerState.ON:
-            message = "The host was switched off on request, and is kept off until it is switched on."
-            return Failed(scope=Scope.STEP, code=SWITCHED_OFF, message=message)
-        return bring(bmc, spec, memo, PowerState.ON)
-
-
 def boot(spec: Spec, memo: Json) -> Answer:
     """Wait until a host that is on accepts our login, for `boot_timeout` after it was switched on."""
     begun = memo.get("on_at") or memo.get(_ASKED) or clock.now().isoformat()
     answer, waited, limit = accounts.reach(spec, {}), since(begun), spec.config.boot_timeout
     if isinstance(answer, Ready):
-        return Ready(power="on", log="" if waited < _LOOK else f"accepted logins after {waited:.0f} s")
+        return Ready(log="" if waited < _LOOK else f"accepted logins after {waited:.0f} s")
     if waited >= limit:
         return answer
     sentence = "The host is on, and does not accept logins yet."
@@ -153,7 +158,7 @@ def reach_patiently(spec: Spec, memo: Json) -> Answer:
         return Ready()
     answer = boot(spec, memo)
     if isinstance(answer, Failed):
-        return Ready(power="on", log=f"The host accepts no logins: {answer.message}")
+        return Ready(log=f"The host accepts no logins: {answer.message}")
     return answer
 
 

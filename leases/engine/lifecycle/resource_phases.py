@@ -178,7 +178,7 @@ def powered(current: Run) -> None:
 
 
 def keep_power(resource_id: int, power: str) -> None:
-    """Record the power that a step has found or brought about, and end an earlier request for another power."""
+    """Record the power to which a step has switched the resource, and end an earlier request for another power."""
     run(
         "UPDATE leases_resource SET power = %s, power_wanted = CASE WHEN power_wanted = %s THEN power_wanted ELSE '' END"
         " WHERE id = %s",

@@ -113,7 +113,7 @@ def test_an_unknown_certificate_is_held_for_an_operator_and_identities_are_kept(
 
 def test_a_refused_certificate_is_not_asked_about_again_until_the_registration_names_it(rack, bmc, until, operator):
     bmc.shows = certificate("a")
-    alpha = rack()
+    alpha = rack({"bmc_credential": ""}, credential={"username": "admin", "password": PASSWORD})
     settle()
     installation.resolve(operator, resource_id=alpha.pk, yes=False, message="not ours")
     until(alpha, observed="failing")

@@ -204,7 +204,7 @@ def test_a_machine_that_is_off_is_switched_on_to_be_enrolled_and_off_again_if_it
     assert done.ended == "ready", done.answer
     assert bed.bmc.asked == [PowerAction.ON, PowerAction.SHUTDOWN]
     powers = [call.answer.power for call in done.calls if isinstance(call.answer, Ready) and call.answer.power]
-    assert powers == ["on", "on", "off"]
+    assert powers == ["on", "off"]
 
 
 def test_a_bmc_that_accepts_requests_and_does_nothing_is_told_within_the_time(bed):
@@ -248,6 +248,44 @@ def test_a_host_with_another_lease_stays_on(bed):
     lease = bed.activated(bed.lease(resource))
     bed.ready("deactivate", resource, replace(lease, others=lambda: (lease.asked,)))
     assert bed.bmc.state is PowerState.ON
+
+
+def test_a_host_that_is_unexpectedly_off_is_switched_on_for_a_lease(bed):
+    resource = replace(bed.build().spec.resource, power="on")
+    bed.off()
+    outcome = bed.run("activate", resource, bed.lease(resource))
+    assert outcome.ended == "ready", outcome.answer
+    assert bed.bmc.asked == [PowerAction.ON]
+    bed.ready("deactivate", resource, outcome.spec.lease)
+
+
+def test_a_host_that_is_on_and_does_not_answer_fails_at_once(bed):
+    resource = bed.build().spec.resource
+    POOL.close_idle(0)
+    bed.server.stop()
+    try:
+        outcome = bed.run("activate", resource, bed.lease(resource))
+        assert failure(outcome).code == "unreachable"
+        assert not bed.bmc.asked
+    finally:
+        bed.server.again()
+
+
+def test_a_host_that_gets_another_lease_while_it_shuts_down_is_switched_on_again(bed):
+    bed.given = {"idle_power": "off"}
+    resource = bed.build().spec.resource
+    lease = bed.activated(bed.lease(resource))
+    came = iter([(), (lease.asked,), (lease.asked,), (lease.asked,)])
+    waiting = replace(lease, others=lambda: next(came))
+    with bed.bmc.pretending(PowerState.CHANGING):
+        rest = bed.kind.deactivate()[-1].act
+        first = rest(bed.spec("deactivate", resource, waiting), {})
+        assert isinstance(first, Wait)
+        bed.bmc.asked.clear()
+        again = rest(bed.spec("deactivate", resource, waiting), first.memo)
+        assert isinstance(again, Wait)
+        assert bed.bmc.asked == [PowerAction.ON]
+    bed.ready("deactivate", resource, lease)
 
 
 def test_a_host_that_was_switched_off_on_request_is_not_switched_on_by_a_lease(bed):
