@@ -23,9 +23,11 @@ ROOT = "/redfish/v1/"
 MOST_PAGES = 100
 """Pages of a collection, after which it is taken for one without an end."""
 _CLOSING = 3.0
-"""Seconds that ending a session may take after its deadline."""
+"""Seconds that ending a session may take, also after its deadline."""
 
-logging.getLogger("sushy").addHandler(logging.NullHandler())
+# What sushy logs as an error, we raise. Whoever sets the level of its logger sees it nevertheless.
+if not logging.getLogger("sushy").level:
+    logging.getLogger("sushy").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,12 @@ class _Auth(sushy_auth.SessionOrBasicAuth):  # type: ignore[misc]
             if getattr(error, "status_code", None) == 401 or self._session_auth_previously_successful:
                 raise
             self._fallback_to_basic_authentication()
+
+    def refresh_session(self) -> None:
+        """Open another session. The one that was refused is ended if it still exists, as BMCs have only a few."""
+        with contextlib.suppress(exceptions.SushyError, BmcError):
+            self._connector._op("DELETE", self.session, allow_reauth=False)
+        super().refresh_session()
 
     @property
     def session(self) -> str:
@@ -83,14 +91,12 @@ class Client:
         session = self._auth.session
         try:
             if session:
-                self.line.extend(_CLOSING)
+                self.line.finish(_CLOSING)
                 self._connector._op("DELETE", session, allow_reauth=False)
         except Exception as error:
             logging.getLogger(__name__).info("the session at %s was not ended: %s", self.line.where, error)
         finally:
-            self._auth.reset_session_attrs()
-            if self._root is not None:
-                self._root._auth = None
+            self._auth._session_key = self._auth._session_resource_id = None
             self._connector.close()
             self.line.close()
 

@@ -35,7 +35,7 @@ _SUCCESS = re.compile(r"(Success|Created|NoOperation|ResetRequired|ExtendedInfo|
 
 
 class Line:
-    """The way to one BMC, which ends with its deadline: connections that are still open then are ended."""
+    """The way to one BMC, with one connection at a time, which is ended at the deadline if it is still open then."""
 
     def __init__(self, address: str, port: int, trust: tls.Trust | None, *, deadline: float) -> None:
         self.where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
@@ -45,30 +45,31 @@ class Line:
         self.secrets: set[str] = set()
         """Texts that no message may show."""
         self._server = (address, port)
-        self._sockets: set[socket.socket] = set()
+        self._socket: socket.socket | None = None
         self._lock = threading.Lock()
         self._watch = self._started(self.deadline.seconds)
 
-    def extend(self, seconds: float) -> None:
-        """Allow at least this many more seconds, for ending a session."""
-        if self.deadline.remaining < seconds:
-            self._watch.cancel()
-            self.deadline = Deadline(seconds, spare=seconds)
-            self._watch = self._started(seconds)
+    def finish(self, seconds: float) -> None:
+        """Allow this many seconds from now, for ending a session, however many were left."""
+        self._watch.cancel()
+        self.deadline = Deadline(seconds, spare=seconds)
+        self._watch = self._started(seconds)
 
     def close(self) -> None:
-        """Forget the connections."""
+        """Forget the connection."""
         self._watch.cancel()
-        with self._lock:
-            for one in self._sockets:
-                one.close()
-            self._sockets.clear()
+        self._note(None)
 
     def opened(self, connection: socket.socket) -> socket.socket:
         """Note a new connection, so that it can be ended at the deadline, whatever waits for it then."""
-        with self._lock:
-            self._sockets.add(connection.dup())
+        self._note(connection.dup())
         return connection
+
+    def _note(self, connection: socket.socket | None) -> None:
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+            self._socket = connection
 
     def _started(self, seconds: float) -> threading.Timer:
         watch = threading.Timer(seconds, self._end)
@@ -77,10 +78,9 @@ class Line:
         return watch
 
     def _end(self) -> None:
-        with self._lock:
-            for one in self._sockets:
-                with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+        with self._lock, contextlib.suppress(OSError):
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def own(self, location: str, path: str) -> str:
         """Return the address of a link that was found at a path. Raises BmcAnswerInvalid if it leads elsewhere."""
@@ -218,8 +218,10 @@ class Http(requests.Session):
                         f"The BMC at {self._line.where} answered with more than {MOST_BYTES >> 20} MiB."
                     )
                 if self._line.deadline.expired:
-                    raise self._line.late()
+                    break
             response.raw.release_conn()
+        if self._line.deadline.expired:  # the end of the connection that ended then looks like that of the answer
+            raise self._line.late()
         return b"".join(parts)
 
     def _check(self, method: str, path: str, response: requests.Response) -> None:

@@ -259,7 +259,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
     def set_boot(self, override: BootOverride) -> None:
         """Set or remove the override, and read it back."""
-        self._system()
+        self._check_boot(override.device)
         if override.device is BootDevice.DEFAULT:
             self._client.set_boot(self._path, "None", "Disabled", "")
         else:
@@ -272,6 +272,12 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
         device = found.device if found else BootDevice.DEFAULT
         if device is not override.device:
             raise BmcRefused(f"{self._here} accepted {override.device} as the boot device, but reports {device}.")
+
+    def _check_boot(self, device: BootDevice) -> None:
+        """Raise BmcLacks if the BMC lists what the machine can boot from, and this is not on the list."""
+        offered = flat(_object(self._system(), "Boot").get("BootSourceOverrideTarget@Redfish.AllowableValues"))
+        if device is not BootDevice.DEFAULT and offered and _TARGETS[device] not in offered:
+            raise BmcLacks(f"{self._here} does not offer the boot device {device}. It offers: {', '.join(offered)}.")
 
     # Virtual media
 
@@ -440,8 +446,9 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
     # Settings of the firmware
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the BIOS attributes."""
-        return dict(_object(self._bios(), "Attributes"))
+        """Return the BIOS attributes, without passwords."""
+        found = _object(self._bios(), "Attributes")
+        return {name: value for name, value in found.items() if "password" not in name.lower()}
 
     def set_settings(self, changes: Mapping[str, Any]) -> None:
         """Change BIOS attributes for the next boot."""

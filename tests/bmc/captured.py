@@ -1,7 +1,7 @@
 """The captured Redfish trees of real BMCs, served read-only, to whoever has the credential.
 
-    with captured("nvidia_dpu.tar.gz") as bmc:
-        session = Redfish().open(Redfish.Access(**bmc.access()), bmc.credential(), deadline=60)
+with captured("nvidia_dpu.tar.gz") as bmc:
+    session = Redfish().open(Redfish.Access(**bmc.access()), bmc.credential(), deadline=60)
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def names() -> list[str]:
 
 
 @lru_cache
-def tree(name: str) -> dict[str, dict[str, Any]]:
-    """Return the resources of a capture by path. The archives also have directories named *.json."""
+def tree(name: str) -> dict[str, bytes]:
+    """Return the resources of a capture by path, as JSON. The archives also have directories named *.json."""
     with tarfile.open(CAPTURES / expected()["redfish"][name]["archive"]) as archive:
         found = {}
         for member in archive:
             match = re.fullmatch(r"(?:\./)?(redfish/.+)/index\.json", member.name)
             if match and member.isfile() and (content := archive.extractfile(member)):
-                found[f"/{match[1]}"] = json.loads(content.read())
+                found[f"/{match[1]}"] = content.read()
     return found
 
 
@@ -46,7 +46,7 @@ def tree(name: str) -> dict[str, dict[str, Any]]:
 class Captured:
     """A running server of a captured tree. It accepts no change but a log-in."""
 
-    resources: dict[str, dict[str, Any]]
+    resources: dict[str, bytes]
     server: Any = None
     fingerprint: str = ""
     changes: list[str] = field(default_factory=list)
@@ -55,7 +55,12 @@ class Captured:
 
     def access(self, **changes: Any) -> dict[str, Any]:
         """Return the fields of the driver's Access."""
-        return {"address": "127.0.0.1", "port": self.server.server_address[1], "fingerprint": self.fingerprint, **changes}
+        return {
+            "address": "127.0.0.1",
+            "port": self.server.server_address[1],
+            "fingerprint": self.fingerprint,
+            **changes,
+        }
 
     def credential(self) -> dict[str, str]:
         """Return the fields of the driver's Credential."""
@@ -65,7 +70,7 @@ class Captured:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"].rstrip("/")
         given = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         status, body, headers = self._answer(method, path, environ.get("HTTP_X_AUTH_TOKEN"), given)
-        content = json.dumps(body).encode() if body is not None else b""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b""
         plain = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
         start(status, [*plain, *headers])
         return [content]
@@ -93,12 +98,13 @@ def _refusal(status: str) -> tuple[str, Any, list[Any]]:
 
 
 @contextlib.contextmanager
-def captured(name: str, **replaced: Any) -> Iterator[Captured]:
-    """Serve a captured tree over TLS."""
+def captured(name: str, replaced: dict[str, Any] | None = None) -> Iterator[Captured]:
+    """Serve a captured tree over TLS, with some resources replaced."""
     if name == "none":
         pytest.skip("the captures are not beside the repository")
     context, fingerprint, _ = certificate()
-    bmc = Captured(resources={**tree(name), **replaced}, fingerprint=fingerprint)
+    changed = {path: json.dumps(body).encode() for path, body in (replaced or {}).items()}
+    bmc = Captured(resources={**tree(name), **changed}, fingerprint=fingerprint)
     bmc.server = Server(bmc, context)
     bmc.server.start()
     try:

@@ -305,8 +305,26 @@ class _NoLeds:
         return None
 
 
-def _application(systems: Systems, resources: Resources) -> Any:
-    """Return sushy-tools' application anew: its module has one, and a test may need two."""
+_FREE: list[Any] = []
+"""Applications that no double uses now. Making one takes as long as a short test."""
+
+
+@contextlib.contextmanager
+def _application(systems: Systems, resources: Resources) -> Iterator[Any]:
+    """Lend an application of sushy-tools, of which a test may need two."""
+    application = _FREE.pop() if _FREE else _made()
+    application.config["DOUBLE"] = {
+        "systems": systems, "vmedia": Media(systems), "indicators": _NoLeds(), "resources": resources,
+    }  # fmt: skip
+    application._cache = {}  # its drivers of chassis and managers, which know the machines
+    try:
+        yield application
+    finally:
+        _FREE.append(application)
+
+
+def _made() -> Any:
+    """Load the module of the application once more, as each has one, and replace its drivers."""
     spec = importlib.util.find_spec("sushy_tools.emulator.main")
     assert spec is not None
     assert spec.loader is not None
@@ -322,14 +340,16 @@ def _application(systems: Systems, resources: Resources) -> Any:
         if replaced is not None:
             sys.modules[spec.name] = replaced
 
-    media, leds = Media(systems), _NoLeds()
-    drivers = {"systems": systems, "vmedia": media, "indicators": leds}
-    ours = {name: property(lambda _, driver=driver: driver) for name, driver in drivers.items()}
-    module.app.__class__ = type("Application", (module.Application,), ours)
-    module.app.logger.setLevel(logging.CRITICAL)
-    module.app.before_request(resources.before)
-    module.app.after_request(resources.after)
-    return module.app
+    def driver(name: str) -> property:
+        return property(lambda application: application.config["DOUBLE"][name])
+
+    ours = {name: driver(name) for name in ("systems", "vmedia", "indicators", "resources")}
+    application = module.app
+    application.__class__ = type("Application", (module.Application,), ours)
+    application.logger.setLevel(logging.CRITICAL)
+    application.before_request(lambda: application.resources.before())
+    application.after_request(lambda response: application.resources.after(response))
+    return application
 
 
 @contextlib.contextmanager
@@ -347,13 +367,13 @@ def redfish_double(
     systems = Systems(shown)
     resources = Resources(systems, username=username, password=password, auth=frozenset(auth))
     context, fingerprint, ca = certificate() if tls else (None, "", "")
-    application = _application(systems, resources)
-    server = Server(application, context)
-    double = RedfishDouble(machines=shown, resources=resources, server=server, ca=ca, fingerprint=fingerprint)
-    double.application = application
-    server.app = double
-    server.start()
-    try:
-        yield double
-    finally:
-        double.stop()
+    with _application(systems, resources) as application:
+        server = Server(application, context)
+        double = RedfishDouble(machines=shown, resources=resources, server=server, ca=ca, fingerprint=fingerprint)
+        double.application = application
+        server.app = double
+        server.start()
+        try:
+            yield double
+        finally:
+            double.stop()

@@ -61,6 +61,7 @@ def test_a_circle_inside_a_function_is_found(tmp_path: Path) -> None:
     "package",
     [
         *sorted({str(path.parent.relative_to(ROOT)) for path in (ROOT / "blueprints").rglob("kind.py")}),
+        "blueprints/bmc",
         "drydock_agent",
         "drydock_agent/drivers",
         "drydock_agent/program",
@@ -103,3 +104,10 @@ def test_the_architecture_lists_the_modules_of_the_engine() -> None:
     assert listed == {
         folder.name: sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__") for folder in folders
     }
+
+
+@pytest.mark.parametrize(("library", "module"), [("sushy", "redfish_client"), ("pyghmi", "ipmi_client")])
+def test_a_library_for_bmcs_is_imported_by_one_module_only(library: str, module: str) -> None:
+    statement = re.compile(rf"^\s*(import|from) {library}\b", re.MULTILINE)
+    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    assert {path.stem for path in sources if statement.search(path.read_text())} <= {module}
