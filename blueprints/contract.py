@@ -134,6 +134,8 @@ class Kind(ABC):
     check succeeds, and a lease that was being activated there is tried elsewhere at once. The step must return such a
     code within 15 seconds, whatever the resource does.
     """
+    operator_facts: ClassVar[frozenset[str]] = frozenset()
+    """Facts of resources that only operators see, such as the address of a management controller."""
     reusable: ClassVar[bool] = True
     """Whether a resource can be cleaned for another lease. If False, it is destroyed when its lease ends."""
 

@@ -48,6 +48,9 @@ class BareMetal(WithAccounts, acts.BareMetalActs, Registers, Scans, Powers, Rebo
     matches = config.MATCHES
     at_once: ClassVar[bool] = True
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(seconds=60)
+    operator_facts: ClassVar[frozenset[str]] = frozenset(
+        {"bmc_pin", "bmc_certificate", "bmc_refused", "bmc_user", "bmc_role", "bmc_problem"}
+    )
     unreachable: ClassVar[frozenset[str]] = WithAccounts.unreachable | NOT_SERVING
 
     def register(self, config: config.Config, registration: registration.Registration) -> Draft:

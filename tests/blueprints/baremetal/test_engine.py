@@ -144,6 +144,10 @@ def test_a_lease_switches_its_host_on_and_its_end_off(rack, bmc, ask, owner, unt
     alpha.refresh_from_db()
     assert (alpha.power, bmc.state) == ("on", PowerState.ON)
     assert interfaces.run_command(caller(owner), lease.pk, ["echo", "hello"]).stdout == "hello\n"
+    assert "bmc_user" in resources.get(operator, alpha.pk).facts
+    seen = resources.get(caller(owner), alpha.pk).facts
+    assert "hardware" in seen
+    assert not {"bmc_user", "bmc_problem"} & seen.keys()
     machines.stop(caller(owner), lease.pk)
     until(alpha, power="off")
     assert bmc.state is PowerState.OFF
