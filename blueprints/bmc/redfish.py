@@ -99,7 +99,7 @@ class Redfish(BmcDriver):
         except ModuleNotFoundError as error:
             raise BmcDriverNotInstalled("redfish", "sushy>=5.14") from error
 
-        line = Line(access.address, access.port, self._trust(access), deadline=deadline)
+        line = Line(access.address, access.port, _trust(access), deadline=deadline)
         return RedfishSession(Client(line, given.username, given.password.get_secret_value()), access.system)
 
     def identity(self, access: Any) -> str:
@@ -111,8 +111,9 @@ class Redfish(BmcDriver):
         """Read the certificate that the BMC presents."""
         return tls.presented(access.address, access.port, deadline=deadline) if access.tls == "on" else None
 
-    def _trust(self, access: Access) -> tls.Trust | None:
-        return tls.Trust(fingerprint=access.fingerprint, ca=access.ca) if access.tls == "on" else None
+
+def _trust(access: Access) -> tls.Trust | None:
+    return tls.Trust(fingerprint=access.fingerprint, ca=access.ca) if access.tls == "on" else None
 
 
 def _is_loopback(address: str) -> bool:

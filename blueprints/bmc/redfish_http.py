@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import requests
 import urllib3
@@ -31,6 +31,7 @@ MOST_BYTES = 16 << 20
 MOST_SAID = 300
 """Characters of what a BMC said that appear in a message."""
 _HOPS = 3
+_PORTS = {"https": 443, "http": 80}
 _SUCCESS = re.compile(r"(Success|Created|NoOperation|ResetRequired|ExtendedInfo|Accepted\w*|Queued)\Z")
 
 
@@ -45,6 +46,7 @@ class Line:
         self.secrets: set[str] = set()
         """Texts that no message may show."""
         self._server = (address, port)
+        self._origin = ("https" if trust else "http", address.lower(), port)
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
         self._watch = self._started(self.deadline.seconds)
@@ -84,13 +86,17 @@ class Line:
 
     def own(self, location: str, path: str) -> str:
         """Return the address of a link that was found at a path. Raises BmcAnswerInvalid if it leads elsewhere."""
-        url = urljoin(self.url + path, location)
-        if not url.startswith(f"{self.url}/"):
+        try:
+            url = urlsplit(urljoin(self.url + path, location))
+            same = (url.scheme, url.hostname, url.port or _PORTS.get(url.scheme)) == self._origin
+        except ValueError:
+            raise BmcAnswerInvalid(f"The BMC at {self.where} refers to {self.said(location)}, no address.") from None
+        if not same:
             raise BmcAnswerInvalid(
                 f"The BMC at {self.where} refers to {self.said(location)} for {path}. That is another server, which"
                 " must not get its credential, so it was not asked."
             )
-        return url
+        return self.url + urlunsplit(("", "", url.path or "/", url.query, ""))
 
     def said(self, text: str) -> str:
         """Return what the BMC said, without secrets, on one line of at most 300 characters."""
@@ -203,6 +209,10 @@ class Http(requests.Session):
                 ended = not isinstance(error, requests.exceptions.SSLError | requests.exceptions.ConnectTimeout)
                 if method != "GET" or attempt == 2 or not ended or self._line.deadline.expired:
                     raise self._line.failure(error) from error
+            except (requests.exceptions.InvalidURL, UnicodeError) as error:
+                raise BmcAnswerInvalid(
+                    f"The BMC at {self._line.where} refers to {self._line.said(url)}, no address."
+                ) from error
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
                 raise self._line.failure(error) from error
         raise AssertionError

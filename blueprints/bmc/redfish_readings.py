@@ -143,6 +143,9 @@ def is_inserted(one: Json) -> bool:
 
 
 def without_secrets(uri: str) -> str:
-    """Return an address without user, password and query, as queries may have signatures."""
-    parts = urlsplit(uri)
+    """Return an address without user, password and query, as queries may have signatures; empty if it is none."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))

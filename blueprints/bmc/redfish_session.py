@@ -9,9 +9,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from blueprints.bmc import inspection, redfish_readings
 from blueprints.bmc.contract import Bmc, Boots, Configures, Identifies, Logs, Measures, Mounts, Upgrades
-from blueprints.bmc.errors import BmcAnswerInvalid, BmcError, BmcLacks, BmcRefused
+from blueprints.bmc.errors import BmcAnswerInvalid, BmcLacks, BmcRefused
 from blueprints.bmc.inspection import flat, name_of, paths, text
-from blueprints.bmc.redfish_client import ROOT, Answer, Client, Json
+from blueprints.bmc.redfish_client import Answer, Client, Json
+from blueprints.bmc.redfish_tree import UNREADABLE, Tree, links, member
 from blueprints.bmc.values import (
     BmcTask,
     BootDevice,
@@ -26,7 +27,7 @@ from blueprints.bmc.values import (
     Sensor,
 )
 
-MOST_MEMBERS, MOST_ENTRIES = 500, 200
+MOST_ENTRIES = 200
 
 _POWER = {
     "On": PowerState.ON,
@@ -56,143 +57,38 @@ _TARGETS = {
 }
 _DEVICES = {**{target: device for device, target in _TARGETS.items()}, "UsbCd": BootDevice.MEDIUM}
 _NEEDED = ("Login", "ConfigureComponents", "ConfigureManager")
-"""Privileges for power, boot device and settings; for virtual media at managers and updates, also ConfigureManager."""
-_UNREADABLE = (BmcLacks, BmcRefused, BmcAnswerInvalid)
-"""Errors that concern one resource, after which others can be read."""
+"""Privileges that are used: the second for power, boot device and settings, the third for media and updates."""
 
 
 class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, Configures):
     """A session with a Redfish BMC, for one of its systems."""
 
     def __init__(self, client: Client, system: str) -> None:
-        self._client, self._wanted, self._path = client, system, ""
+        self._client, self._tree = client, Tree(client, system)
         self._here = f"The BMC at {client.line.where}"
 
     def close(self) -> None:
         """End the session."""
         self._client.close()
 
-    # The resources of the machine
-
-    def _system(self) -> Json:
-        """Read the system, which is found first if the registration does not name it."""
-        if self._path:
-            return self._client.get(self._path)
-        if self._wanted.startswith("/"):
-            self._path = self._wanted
-            return self._client.get(self._path)
-        found = {path.rstrip("/").rsplit("/", 1)[-1]: path for path in self._links(self._client.root, "Systems")}
-        names = ", ".join(found) or "none"
-        if self._wanted and self._wanted not in found:
-            raise BmcLacks(f"{self._here} has no system {self._wanted!r}. Its systems: {names}.")
-        if not self._wanted and len(found) != 1:
-            hint = "Name one of them as `system` of the registration." if found else ""
-            raise BmcLacks(f"{self._here} has {len(found)} systems: {names}.", hint=hint)
-        self._path = found[self._wanted or next(iter(found))]
-        return self._client.get(self._path)
-
-    def _links(self, place: Json, key: str) -> list[str]:
-        """Return the paths of the members of a collection that a resource names; none if it names none."""
-        return [path for start in paths(place.get(key)) for path in paths(list(self._client.members(start)))]
-
-    def _read(self, place: Json, key: str, missing: list[str] | None = None) -> Iterator[Json]:
-        """Read the members of a collection. What cannot be read is noted in `missing`, or else raised."""
-        for start in paths(place.get(key)):
-            yield from self._collection(start, missing)
-
-    def _collection(self, start: str, missing: list[str] | None) -> Iterator[Json]:
-        try:
-            members = self._expanded(start)
-        except _UNREADABLE as error:
-            self._note(error, missing)
-            return
-        for one in members[:MOST_MEMBERS]:
-            if len(one.keys() - {"@odata.id", "@odata.type", "@odata.etag"}) > 0:
-                yield one
-            else:
-                yield from self._resources(paths(one), missing)
-
-    def _resources(self, given: Sequence[str], missing: list[str] | None) -> Iterator[Json]:
-        for path in given:
-            try:
-                yield self._client.get(path)
-            except _UNREADABLE as error:
-                self._note(error, missing)
-
-    def _note(self, error: BmcError, missing: list[str] | None) -> None:
-        if missing is None:
-            raise error
-        missing.append(error.message)
-
-    def _expanded(self, start: str) -> list[Json]:
-        """Return the members of a collection, whole if the BMC can send them with it."""
-        features = self._client.root.get("ProtocolFeaturesSupported")
-        expand = features.get("ExpandQuery") if isinstance(features, dict) else None
-        if isinstance(expand, dict) and expand.get("NoLinks") is True:
-            try:
-                return list(self._client.members(f"{start}?$expand=.($levels=1)"))
-            except _UNREADABLE:
-                pass  # some BMCs say that they can, and cannot
-        return list(self._client.members(start))
-
-    def _managers(self, system: Json, missing: list[str] | None = None) -> list[Json]:
-        return list(self._resources(paths(_links(system).get("ManagedBy")), missing))
-
-    def _chassis(self, system: Json, missing: list[str] | None = None) -> list[Json]:
-        """Read the chassis of the system, also those that the system does not name, but that name it."""
-        everything = list(self._read(self._client.root, "Chassis", missing))
-        own = [one for one in everything if self._path in paths(_links(one).get("ComputerSystems"))]
-        return own or list(self._resources(paths(_links(system).get("Chassis")), missing))
-
     def inspect(self) -> Inventory:
         """Read all resources that describe the machine."""
-        missing: list[str] = []
-        system, root = self._system(), self._client.root
-        chassis = self._chassis(system, missing)
-        storage = list(self._read(system, "Storage", missing))
-        drives = [path for one in storage for path in paths(one.get("Drives"))]
-        found = [one for place in chassis for one in self._read(place, "NetworkAdapters", missing)]
-        adapters = {name_of(one): one for one in found}  # an adapter may be listed in a chassis and in what contains it
-        interfaces = list(self._read(system, "EthernetInterfaces", missing))
-        functions = [
-            one
-            for adapter in (() if interfaces else adapters.values())
-            for one in self._read(adapter, "NetworkDeviceFunctions", missing)
-        ]
-        return inspection.inventory(
-            inspection.Resources(
-                system=system,
-                root=root,
-                chassis=chassis,
-                managers=self._managers(system, missing),
-                processors=list(self._read(system, "Processors", missing)),
-                drives=list(self._resources(list(dict.fromkeys(drives)), missing)),
-                interfaces=interfaces,
-                adapters=list(adapters.values()),
-                functions=functions,
-                firmware=self._firmware(missing),
-                missing=missing,
-            )
-        )
-
-    def _firmware(self, missing: list[str] | None = None) -> list[Json]:
-        services = list(self._resources(paths(self._client.root.get("UpdateService")), missing))
-        return [one for service in services for one in self._read(service, "FirmwareInventory", missing)]
+        return inspection.inventory(self._tree.everything())
 
     # Power
 
     def power(self) -> PowerState:
         """Read the power of the machine."""
-        return _power(self._system())
+        return _power(self._tree.system())
 
     def power_actions(self) -> frozenset[PowerAction]:
         """Return the actions that the BMC offers."""
-        system = self._system()
+        system = self._tree.system()
         return frozenset(action for action in PowerAction if self._reset(system, action))
 
     def switch(self, action: PowerAction) -> None:
         """Ask for a change of power."""
-        system, wanted = self._system(), _RESULT.get(action)
+        system, wanted = self._tree.system(), _RESULT.get(action)
         if wanted is not None and _power(system) is wanted:
             return
         found = self._reset(system, action)
@@ -215,9 +111,9 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
     def _chassis_cycle(self, system: Json) -> tuple[str, str] | None:
         """Return the power cycle of a chassis that has no other system in it."""
-        for chassis in self._resources(paths(_links(system).get("Chassis")), []):
+        for chassis in self._tree.resources(paths(links(system).get("Chassis")), []):
             target, allowed = self._allowed(chassis, "#Chassis.Reset", "ResetType")
-            if target and "PowerCycle" in allowed and paths(_links(chassis).get("ComputerSystems")) == [self._path]:
+            if target and "PowerCycle" in allowed and paths(links(chassis).get("ComputerSystems")) == [self._tree.path]:
                 return target, "PowerCycle"
         return None
 
@@ -226,14 +122,14 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
         They are listed with the action or in an ActionInfo; the list is empty if they are nowhere.
         """
-        about = _object(_object(place, "Actions"), action)
+        about = member(member(place, "Actions"), action)
         target, inline = about.get("target"), flat(about.get(f"{parameter}@Redfish.AllowableValues"))
         info = about.get("@Redfish.ActionInfo")
         if not isinstance(target, str):
             return "", []
         if inline or not info:
             return target, inline
-        for found in self._resources([info] if isinstance(info, str) else paths(info), []):
+        for found in self._tree.resources([info] if isinstance(info, str) else paths(info), []):
             listed = found.get("Parameters")
             for one in listed if isinstance(listed, list) else []:
                 if isinstance(one, dict) and one.get("Name") == parameter:
@@ -247,7 +143,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
         Raises BmcAnswerInvalid if the machine boots from something that `BootDevice` has no name for.
         """
-        boot = _object(self._system(), "Boot")
+        boot = member(self._tree.system(), "Boot")
         target = text(boot.get("BootSourceOverrideTarget"))
         enabled = text(boot.get("BootSourceOverrideEnabled"))
         if not target or enabled in ("", "Disabled"):  # the placeholder None is no text
@@ -261,11 +157,11 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
         """Set or remove the override, and read it back."""
         self._check_boot(override.device)
         if override.device is BootDevice.DEFAULT:
-            self._client.set_boot(self._path, "None", "Disabled", "")
+            self._client.set_boot(self._tree.path, "None", "Disabled", "")
         else:
             once = "Once" if override.once else "Continuous"
-            self._client.set_boot(self._path, _TARGETS[override.device], once, override.uri)
-        system = self._system()
+            self._client.set_boot(self._tree.path, _TARGETS[override.device], once, override.uri)
+        system = self._tree.system()
         if "@Redfish.Settings" in system:
             return  # it shows what is to come elsewhere
         found = self.boot()
@@ -275,7 +171,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
     def _check_boot(self, device: BootDevice) -> None:
         """Raise BmcLacks if the BMC lists what the machine can boot from, and this is not on the list."""
-        offered = flat(_object(self._system(), "Boot").get("BootSourceOverrideTarget@Redfish.AllowableValues"))
+        offered = flat(member(self._tree.system(), "Boot").get("BootSourceOverrideTarget@Redfish.AllowableValues"))
         if device is not BootDevice.DEFAULT and offered and _TARGETS[device] not in offered:
             raise BmcLacks(f"{self._here} does not offer the boot device {device}. It offers: {', '.join(offered)}.")
 
@@ -305,9 +201,9 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
     def _drives(self) -> list[Json]:
         """Return the virtual drives: those of the system, or else those of its manager, where they were before 2021."""
-        system = self._system()
-        own = list(self._read(system, "VirtualMedia"))
-        found = own or [one for place in self._managers(system) for one in self._read(place, "VirtualMedia")]
+        system = self._tree.system()
+        own = list(self._tree.read(system, "VirtualMedia"))
+        found = own or [one for place in self._tree.managers(system) for one in self._tree.read(place, "VirtualMedia")]
         return [one for one in found if paths(one)]
 
     def _drive(self, slot: str) -> Json:
@@ -322,13 +218,15 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
     def sensors(self) -> Sequence[Sensor]:
         """Read all sensors, or, from a BMC that has none as resources, what Thermal and Power list."""
         skipped: list[str] = []
-        chassis = self._chassis(self._system(), skipped)
-        found = [redfish_readings.sensor(one) for place in chassis for one in self._read(place, "Sensors", skipped)]
+        chassis = self._tree.chassis(self._tree.system(), skipped)
+        found = [
+            redfish_readings.sensor(one) for place in chassis for one in self._tree.read(place, "Sensors", skipped)
+        ]
         there = [one for one in found if one is not None]
         if there:
             return there
-        links = [path for place in chassis for key in ("Thermal", "Power") for path in paths(place.get(key))]
-        return [one for each in self._resources(links, skipped) for one in redfish_readings.old_sensors(each)]
+        older = [path for place in chassis for key in ("Thermal", "Power") for path in paths(place.get(key))]
+        return [one for each in self._tree.resources(older, skipped) for one in redfish_readings.old_sensors(each)]
 
     def entries(self, since: dt.datetime | None = None) -> Sequence[LogEntry]:
         """Return the newest entries of the system event log. Empty if the BMC keeps none."""
@@ -337,8 +235,10 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
     def _event_log(self) -> str:
         """Return the path of the entries of the event log; empty if there is none."""
-        system = self._system()
-        services = [one for place in (*self._managers(system), system) for one in self._read(place, "LogServices", [])]
+        system = self._tree.system()
+        services = [
+            one for place in (*self._tree.managers(system), system) for one in self._tree.read(place, "LogServices", [])
+        ]
         ranked = [(rank, one) for one in services if (rank := redfish_readings.log_rank(one)) is not None]
         if not ranked:
             return ""
@@ -371,7 +271,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
         for one in members:
             if isinstance(one, dict):
                 whole = "Message" in one or "Created" in one
-                yield from map(redfish_readings.entry, [one] if whole else self._resources(paths(one), []))
+                yield from map(redfish_readings.entry, [one] if whole else self._tree.resources(paths(one), []))
 
     # The account
 
@@ -382,20 +282,20 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
             account = self._account(user)
             role = text(account.get("RoleId"))
             privileges = self._privileges(account)
-        except _UNREADABLE:
+        except UNREADABLE:
             return Login(user=user)
         lacking = [one for one in _NEEDED if one not in privileges] if privileges else []
         return Login(user=user, role=role, privileges=tuple(privileges), missing=tuple(lacking))
 
     def _account(self, user: str) -> Json:
-        for service in self._resources(paths(self._client.root.get("AccountService")), None):
-            for account in self._read(service, "Accounts", []):
+        for service in self._tree.resources(paths(self._tree.root.get("AccountService")), None):
+            for account in self._tree.read(service, "Accounts", []):
                 if account.get("UserName") == user:
                     return account
         return {}
 
     def _privileges(self, account: Json) -> list[str]:
-        for role in self._resources(paths(_links(account).get("Role")), None):
+        for role in self._tree.resources(paths(links(account).get("Role")), None):
             return flat(role.get("AssignedPrivileges"))
         return []
 
@@ -403,14 +303,14 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
     def start_update(self, uri: str, targets: Sequence[str] = ()) -> BmcTask:
         """Start an update with the action SimpleUpdate."""
-        service = next(self._resources(paths(self._client.root.get("UpdateService")), None), {})
+        service = next(self._tree.resources(paths(self._tree.root.get("UpdateService")), None), {})
         target, protocols = self._allowed(service, "#UpdateService.SimpleUpdate", "TransferProtocol")
-        scheme = urlsplit(uri).scheme.upper()
+        plain, user, password = _parted(uri)
+        scheme = urlsplit(plain).scheme.upper()
         if not target:
             raise BmcLacks(f"{self._here} cannot fetch firmware from an address.")
         if protocols and scheme not in protocols:
             raise BmcLacks(f"{self._here} fetches firmware by {', '.join(protocols)}, not by {scheme or 'nothing'}.")
-        plain, user, password = _parted(uri)
         body: Json = {"ImageURI": plain, "TransferProtocol": scheme}
         if user:
             self._client.line.secrets |= {password} - {""}
@@ -423,7 +323,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
         """Return the paths of components by their stable names. A path stands for itself."""
         known = {
             inspection.component(one)[0]: paths(one)[0]
-            for one in self._firmware()
+            for one in self._tree.firmware()
             if paths(one) and inspection.component(one)[1]
         }
         unknown = [name for name in names if not name.startswith("/") and name not in known]
@@ -447,15 +347,15 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
     def settings(self) -> Mapping[str, Any]:
         """Return the BIOS attributes, without passwords."""
-        found = _object(self._bios(), "Attributes")
+        found = member(self._bios(), "Attributes")
         return {name: value for name, value in found.items() if "password" not in name.lower()}
 
     def set_settings(self, changes: Mapping[str, Any]) -> None:
         """Change BIOS attributes for the next boot."""
         bios = self._bios()
-        if unknown := sorted(changes.keys() - _object(bios, "Attributes").keys()):
+        if unknown := sorted(changes.keys() - member(bios, "Attributes").keys()):
             raise BmcLacks(f"The machine has no BIOS attributes {', '.join(unknown)}.")
-        about = _object(bios, "@Redfish.Settings")
+        about = member(bios, "@Redfish.Settings")
         body: Json = {"Attributes": dict(changes)}
         if "OnReset" in flat(about.get("SupportedApplyTimes")):
             body["@Redfish.SettingsApplyTime"] = {"ApplyTime": "OnReset"}
@@ -463,16 +363,16 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
         self._client.patch(pending[0], body)
 
     def _bios(self) -> Json:
-        links = paths(self._system().get("Bios"))
-        if not links:
+        where = paths(self._tree.system().get("Bios"))
+        if not where:
             raise BmcLacks(f"{self._here} does not show settings of the firmware.")
-        return self._client.get(links[0])
+        return self._client.get(where[0])
 
     def secure_boot(self) -> SecureBoot | None:
         """Read Secure Boot."""
-        links = paths(self._system().get("SecureBoot"))
+        where = paths(self._tree.system().get("SecureBoot"))
         try:
-            found = self._client.get(links[0]) if links else {}
+            found = self._client.get(where[0]) if where else {}
         except BmcLacks:
             return None
         if not isinstance(found.get("SecureBootEnable"), bool):
@@ -482,28 +382,22 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
 
     def set_secure_boot(self, enabled: bool) -> None:
         """Switch Secure Boot for the next boot."""
-        links = paths(self._system().get("SecureBoot"))
-        if not links:
+        where = paths(self._tree.system().get("SecureBoot"))
+        if not where:
             raise BmcLacks(f"{self._here} does not show Secure Boot.")
-        self._client.patch(links[0], {"SecureBootEnable": enabled})
+        self._client.patch(where[0], {"SecureBootEnable": enabled})
 
 
 def _power(system: Json) -> PowerState:
     return _POWER.get(str(system.get("PowerState")), PowerState.UNKNOWN)
 
 
-def _links(place: Json) -> Mapping[str, Any]:
-    return _object(place, "Links")
-
-
-def _object(place: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = place.get(key)
-    return found if isinstance(found, Mapping) else {}
-
-
 def _parted(uri: str) -> tuple[str, str, str]:
-    """Return an address without its user and password, and these."""
-    parts = urlsplit(uri)
+    """Return an address without its user and password, and these. Raises BmcRefused if it is no address."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise BmcRefused("The address of the image is not a valid one.") from None
     plain = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     return plain, unquote(parts.username or ""), unquote(parts.password or "")
 
@@ -515,6 +409,3 @@ def _started(answer: Answer) -> BmcTask:
     if not path:
         return BmcTask(id="", state="done", message="The BMC started no task.")
     return redfish_readings.task(answer.body, path, answer.status if answer.body else 202)
-
-
-__all__ = ["ROOT", "RedfishSession"]

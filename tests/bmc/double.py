@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import hashlib
 import importlib.util
 import io
@@ -291,7 +292,7 @@ def _authority() -> trustme.CA:
     return trustme.CA()
 
 
-def certificate(name: str = "127.0.0.1", *, ends: Any = None) -> tuple[ssl.SSLContext, str, str]:
+def certificate(name: str = "127.0.0.1", *, ends: dt.datetime | None = None) -> tuple[ssl.SSLContext, str, str]:
     """Return the context of a server with a new certificate, its SHA-256 fingerprint, and the authority as PEM text."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     issued = _authority().issue_cert(name, not_after=ends)
@@ -361,12 +362,17 @@ def redfish_double(
     auth: Iterable[str] = ("session", "basic"),
     username: str = USERNAME,
     password: str = PASSWORD,
+    certified: str = "127.0.0.1",
+    certified_until: dt.datetime | None = None,
 ) -> Iterator[RedfishDouble]:
-    """Run a BMC of these machines, or of one that is off. `on_power` and `power_delay` are for that one."""
+    """Run a BMC of these machines, or of one that is off. `on_power` and `power_delay` are for that one.
+
+    `certified` and `certified_until` are the name and the end of its certificate.
+    """
     shown = list(machines) or [Machine(on_power=on_power, power_delay=power_delay)]
     systems = Systems(shown)
     resources = Resources(systems, username=username, password=password, auth=frozenset(auth))
-    context, fingerprint, ca = certificate() if tls else (None, "", "")
+    context, fingerprint, ca = certificate(certified, ends=certified_until) if tls else (None, "", "")
     with _application(systems, resources) as application:
         server = Server(application, context)
         double = RedfishDouble(machines=shown, resources=resources, server=server, ca=ca, fingerprint=fingerprint)

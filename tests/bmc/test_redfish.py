@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -25,6 +28,7 @@ from tests.bmc.double import PASSWORD, RedfishDouble, redfish_double
 from tests.bmc.machine import RESETS, Machine
 
 V1 = "/redfish/v1"
+ROOT = Path(__file__).parents[2]
 
 
 def opened(double: RedfishDouble, *, deadline: float = 30, credential: dict[str, str] | None = None, **access: object):
@@ -125,6 +129,28 @@ def test_a_changed_certificate_stops_before_anything_is_sent(double):
 def test_an_authority_that_signed_it_does_not_help_a_changed_certificate(double):
     with pytest.raises(BmcCertificateChanged):
         opened(double, fingerprint="00" * 32, ca=double.ca)
+
+
+PAST = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [({"certified": "10.0.0.1"}, "IP address mismatch"), ({"certified_until": PAST}, "certificate has expired")],
+)
+def test_a_certificate_of_another_bmc_or_another_time_is_not_trusted_but_can_be_pinned(made, reason):
+    with redfish_double(**made) as double:
+        with pytest.raises(BmcCertificateUnknown, match=reason):
+            opened(double, fingerprint="", ca=double.ca)
+        assert not double.calls
+        with opened(double) as session:
+            assert session.power() is PowerState.OFF
+
+
+def test_the_driver_imports_its_library_when_it_is_used():
+    told = "import sys, blueprints.bmc.redfish; print(sorted({'sushy', 'requests'} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60)
+    assert run.stdout.strip() == "[]"
 
 
 def test_the_certificate_can_be_read_without_a_credential(double):
