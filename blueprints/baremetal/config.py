@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from blueprints.accounts.config import Accounts
 from blueprints.contract import Fields
@@ -69,9 +69,9 @@ class OwnCredential(Fields):
     """The login of one host's BMC. Which fields are needed depends on its driver."""
 
     username: str | None = Field(default=None, max_length=255, description="Name of the account on the BMC.")
-    password: str | None = Field(default=None, max_length=1024, description="Password of that account.")
-    token: str | None = Field(default=None, max_length=10_000, description="Token, for programs that need one.")
-    private_key: str | None = Field(
+    password: SecretStr | None = Field(default=None, max_length=1024, description="Password of that account.")
+    token: SecretStr | None = Field(default=None, max_length=10_000, description="Token, for programs that need one.")
+    private_key: SecretStr | None = Field(
         default=None, max_length=20_000, description="OpenSSH private key, for drivers that log in over SSH."
     )
 
