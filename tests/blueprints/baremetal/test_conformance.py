@@ -30,16 +30,10 @@ pytestmark = [pytest.mark.timeout(240, func_only=True), pytest.mark.usefixtures(
 BMC = "bmc-1.test"
 
 
-@pytest.fixture(autouse=True)
-def _alone() -> Iterator[None]:
-    peers.needs_root()
-    peers.require("useradd", "userdel")
-    with peers.alone():
-        yield
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
+    peers.needs_root()
+    peers.require("useradd", "userdel")
     with peers.server(f"127.9.3.{WORKER + 1}") as running:
         yield running
 
@@ -129,20 +123,13 @@ class Hooks(KindConformance):
         use(interface)
 
     @pytest.fixture(autouse=True)
-    def _machine(self, server: Server, _alone: None, scripted: Any) -> Iterator[None]:
+    def _machine(self, server: Server, scripted: Any) -> Iterator[None]:
         self.server, self.made = server, set()
         with machine(BMC, server) as self.bmc:
             yield
             assert self.bmc.most_open <= 1
         assert not self.outside()
         assert not [path for path in Path("/home").iterdir() if path.name[:13] in self.made]
-
-
-@pytest.mark.slow
-class TestPerLease(Hooks):
-    """An account for every lease."""
-
-    kind = BareMetal()
 
 
 class TestShared(Hooks):
