@@ -11,7 +11,7 @@ NUMPROCESSES ?= 3
 # In CI a failed test is retried twice, because the machine may be busy. The summary lists it as RERUN.
 RERUNS ?= $(if $(CI),2,0)
 
-.PHONY: help demo demo-hardware demo-cloud up test test-as-user test-slow test-changed test-vm test-gpu qemu-tree chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
+.PHONY: help demo demo-hardware demo-metal demo-cloud up test test-as-user test-slow test-changed test-vm test-gpu qemu-tree chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -21,6 +21,9 @@ demo: install ## lease, use and release a host, a folder and a web site on this 
 
 demo-hardware: install ## find the hardware of this machine, and lease a captured GPU together with its host
 	@$(BIN)/drydock demo --hardware
+
+demo-metal: install-dev peers ## enrol two servers by emulated BMCs, lease one, and switch it on and off
+	@$(BIN)/python -m tests.metal.demo
 
 demo-cloud: install-dev peers ## lease and release five hosts on three emulated clouds that run out of capacity
 	@$(BIN)/python -m tests.clouds.demo

@@ -81,6 +81,12 @@ class Ready:
     health: Health | None = None
     """The health of the resource, or None if the step says nothing about it. A build or a check that answers `failed`
     has failed."""
+    power: Literal["", "on", "off"] = ""
+    """The power to which the step has switched the resource; empty if it has not switched it.
+
+    An earlier request for another power (`ResourceView.power_wanted`) then ends, so that Drydock does not switch the
+    resource back. Checks report the power that they find as the fact `power` instead.
+    """
     rediscover: bool = False
     """Whether the step changed what a discovery finds. The place of the resource is then searched again at once."""
     gone: tuple[str, ...] = ()

@@ -54,6 +54,11 @@ class Step:
     """Whether the step may be cancelled while it waits. If False, a cancellation takes effect only after the step."""
     deadline: float = 600.0
     """Seconds after the step's first call at which it fails."""
+    exclusive: bool = False
+    """Whether it must not be called while another exclusive step of the same resource, or of a lease on it, is called.
+
+    For steps that call a controller which serves one caller at a time, such as the BMC of a machine.
+    """
 
 
 Plan: TypeAlias = tuple[Step, ...]
@@ -129,6 +134,8 @@ class Kind(ABC):
     check succeeds, and a lease that was being activated there is tried elsewhere at once. The step must return such a
     code within 15 seconds, whatever the resource does.
     """
+    operator_facts: ClassVar[frozenset[str]] = frozenset()
+    """Facts of resources that only operators see, such as the address of a management controller."""
     reusable: ClassVar[bool] = True
     """Whether a resource can be cleaned for another lease. If False, it is destroyed when its lease ends."""
 

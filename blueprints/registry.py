@@ -16,6 +16,7 @@ GROUP = "drydock.kinds"
 BUILT_IN = {
     "accelerators": "blueprints.accelerators.kind:Accelerators",
     "azure": "blueprints.azure.kind:AzureHost",
+    "bare_metal": "blueprints.baremetal.kind:BareMetal",
     "ec2": "blueprints.ec2.kind:Ec2Host",
     "fake": "blueprints.fake.kind:Fake",
     "fake_activated": "blueprints.fake.kind:FakeActivated",

@@ -18,6 +18,9 @@ COMMANDS = "tests/cli/"
 GROUPS = {
     "tests/accelerators/test_condition_engine.py": ACCOUNTS,
     "tests/accelerators/test_engine.py": ACCOUNTS,
+    "tests/blueprints/baremetal/test_engine.py": ACCOUNTS,
+    "tests/blueprints/baremetal/test_per_lease.py": ACCOUNTS,
+    "tests/blueprints/baremetal/test_redfish.py": ACCOUNTS,
     "tests/blueprints/test_accounts.py": ACCOUNTS,
     "tests/blueprints/test_devices.py": ACCOUNTS,
     "tests/blueprints/test_layered_attacks.py": ACCOUNTS,
@@ -36,8 +39,9 @@ GROUPS = {
 }
 
 SECONDS = {
-    ACCOUNTS: 500,
+    ACCOUNTS: 530,
     COMMANDS: 300,
+    "tests/blueprints/baremetal/test_conformance.py": 30,
     "tests/blueprints/test_layered_over_ssh.py": 60,
     "tests/blueprints/test_storage.py": 80,
     "tests/blueprints/test_webroot.py": 60,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from blueprints.accounts.config import Accounts
-from blueprints.accounts.control import ControlAccount
-from blueprints.hosts import HostAttributes
+from blueprints.accounts.registration import HostRegistration
 
 
 class Config(Accounts):
@@ -23,23 +22,5 @@ class Config(Accounts):
         return self.credential
 
 
-class Registration(ControlAccount):
+class Registration(HostRegistration):
     """A host as an operator registers it."""
-
-    name: str = Field(default="", description="Name of the host. Empty: the address.")
-    slots: int | None = Field(
-        default=None,
-        ge=1,
-        description="Number of leases at the same time. Empty: 8, or 1 if a lease must be alone on the host.",
-    )
-    cpu_millicores: NonNegativeInt | None = Field(
-        default=None, description="Number of vCPUs. Empty: those of the host."
-    )
-    ram_mib: NonNegativeInt | None = Field(default=None, description="Memory. Empty: that of the host.")
-    disk_mib: NonNegativeInt | None = Field(
-        default=None, description="Disk space. Empty: that of the disk with the homes."
-    )
-    attributes: HostAttributes = Field(
-        default=HostAttributes(), description="Additional attributes that cannot be found on the host."
-    )
-    traits: tuple[str, ...] = ()

@@ -13,14 +13,14 @@ from typing import ClassVar
 from blueprints import hosts
 from blueprints.accounts import access
 from blueprints.accounts import actions as accounts
-from blueprints.accounts.actions import observe
+from blueprints.accounts import registration as registered_hosts
 from blueprints.accounts.kind import LONG, WithAccounts
-from blueprints.answers import Answer, Json, Ready
+from blueprints.answers import Answer, Json
 from blueprints.contract import Plan, Registers, Scans, Step, Updates
-from blueprints.hosts import HostAttributes, observed
-from blueprints.hostshell import NeedsOperator, told
-from blueprints.specs import BlueprintView, Draft, Spec
-from blueprints.sshhost import config, drafts
+from blueprints.hosts import HostAttributes
+from blueprints.hostshell import told
+from blueprints.specs import BlueprintView, Draft, ResourceView, Spec
+from blueprints.sshhost import config
 from blueprints.sshhost.config import Registration
 
 
@@ -28,28 +28,16 @@ from blueprints.sshhost.config import Registration
 def apply(spec: Spec, memo: Json) -> Answer:
     """Apply the current config and registration, regardless of the earlier ones. Calls no host."""
     view = spec.resource
-    draft = drafts.registered(spec.config, Registration.model_validate(view.registration or drafts.known(view)))
-    found_anew = dict.fromkeys(HostAttributes.model_fields)
-    return Ready(
-        facts=draft.facts, attributes={**found_anew, **draft.attributes}, traits=draft.traits,
-        capacity=drafts.capacity(draft.capacity, draft.facts["given"], view.facts),
-    )  # fmt: skip
+    given = Registration.model_validate(view.registration or known(view))
+    return registered_hosts.applied(registered_hosts.registered(spec.config, given), HostAttributes, view)
 
 
-@told
-def reach(spec: Spec, memo: Json) -> Answer:
-    """Connect with the pinned key, and check that the host matches its registration."""
-    found = observe(spec)
-    wrong = drafts.contradictions(spec.resource.attributes, found)
-    if wrong:
-        raise NeedsOperator(f"The host differs from its registration: {'; '.join(wrong)}.")
-    given = spec.resource.facts.get("given", [])
-    return Ready(
-        facts=found,
-        attributes=observed(found),
-        capacity=drafts.capacity(spec.resource.capacity, given, found),
-        log=f"connected as {spec.resource.facts['user']}",
-    )
+def known(resource: ResourceView) -> Json:
+    """Return the registration of a host that was registered before registrations were stored."""
+    place = {name: resource.facts[name] for name in ("address", "port", "user", "host_keys") if name in resource.facts}
+    given = {name: getattr(resource.capacity, name) for name in resource.facts.get("given", [])}
+    slots, traits = resource.capacity.slots, sorted(resource.traits)
+    return {"name": resource.name, "slots": slots, "traits": traits, **place, **given}
 
 
 class SshHost(WithAccounts, Registers, Scans, Updates):
@@ -71,7 +59,7 @@ class SshHost(WithAccounts, Registers, Scans, Updates):
 
         Amounts that the registration omits are measured later on the host.
         """
-        return drafts.registered(config, registration)
+        return registered_hosts.registered(config, registration)
 
     def scan(self, blueprint: BlueprintView, address: str, port: int) -> Sequence[str]:
         """Return the host keys presented at the address, connecting through the bastion if there is one."""
@@ -79,7 +67,7 @@ class SshHost(WithAccounts, Registers, Scans, Updates):
 
     def build(self) -> Plan:
         """Return the plan that connects to the host and checks its registration, root access and tools."""
-        return (Step(name="reach", act=reach), Step(name="prepare", act=accounts.prepare))
+        return (Step(name="reach", act=registered_hosts.reach), Step(name="prepare", act=accounts.prepare))
 
     def update(self) -> Plan:
         """Return the plan that applies the current config and registration, and checks the registration again."""

@@ -87,11 +87,19 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
             info,
             leases=tuple(pk for pk in info.leases if pk in own),
             reserved_for=info.reserved_for if info.reserved_for in own else None,
-            # The names of homes that were put aside contain the names of other leases.
-            facts={name: value for name, value in info.facts.items() if name != "aside"},
+            facts={name: value for name, value in info.facts.items() if name not in _hidden(info)},
         )
         for info in found
     ]
+
+
+def _hidden(info: ResourceInfo) -> frozenset[str]:
+    """Return the names of the facts that only operators see: all of them if the kind is not installed here."""
+    try:
+        # The names of homes that were put aside contain the names of other leases.
+        return registry.kind(info.kind).operator_facts | {"aside"}
+    except DrydockError:
+        return frozenset(info.facts)
 
 
 def _resource(who: Caller, resource_id: int, what: str) -> Resource:

@@ -72,8 +72,8 @@ ALONE = [
         path="README.md", words={"--vcpus 64 ": "--vcpus 640000 "},
         elsewhere={
             "make demo ": "tests/cli/test_demo.py", "make demo-hardware": "tests/cli/test_demo.py",
-            "make demo-cloud": "tests/clouds/test_demo.py", "make test": _MAKE,
-            "make lint": _MAKE,
+            "make demo-cloud": "tests/clouds/test_demo.py", "make demo-metal": "tests/metal/test_demo.py",
+            "make test": _MAKE, "make lint": _MAKE,
         },
         codes={"drydock explain host --vcpus 64": 6},
         prints={"drydock lease host --vcpus 1": "^Linux ", "drydock run mine": "greeting$"},

@@ -270,6 +270,24 @@ def why_not_now(current: Run, step: Step) -> str:
     return ""
 
 
+_IN_CALL = """
+    SELECT b.kind, n.phase, n.wanted, n.position FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id
+    JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE n.resource_id = %s AND n.id <> %s AND n.in_call AND n.token_until > clock_timestamp()"""
+
+
+def why_not_beside(current: Run, step: Step) -> str:
+    """Return why an exclusive step must not be called now, or an empty string.
+
+    Call this after the beginning of the call was committed, as for `why_not_now`.
+    """
+    for kind, phase, wanted, position in rows(_IN_CALL, (current.resource_id, current.pk)) if step.exclusive else ():
+        plan = attempt(plan_of, kind, phase, read_json(wanted) or {}) or ()
+        if position < len(plan) and plan[position].exclusive:
+            return f"Waits until a call of {phase} has ended."
+    return ""
+
+
 def _interruptible(kind: str, phase: str, wanted: Any, position: int) -> bool:
     plan = attempt(plan_of, kind, phase, wanted or {}) or ()
     return position >= len(plan) or plan[position].interruptible

@@ -177,6 +177,15 @@ def powered(current: Run) -> None:
     hints.after_commit("sweep")
 
 
+def keep_power(resource_id: int, power: str) -> None:
+    """Record the power to which a step has switched the resource, and end an earlier request for another power."""
+    run(
+        "UPDATE leases_resource SET power = %s, power_wanted = CASE WHEN power_wanted = %s THEN power_wanted ELSE '' END"
+        " WHERE id = %s",
+        (power, power, resource_id),
+    )
+
+
 _FOR_NOW = ("retries", "deadline")
 """Codes of failures that a later attempt may not repeat."""
 

@@ -95,6 +95,9 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
     if not _is_begun(current) and (reason := patient(grants.why_not_now, current, step)):
         wait = Wait(after=_HELD_BACK + current.pk % 7 / 10, sentence=reason)
         return _apply(current, token, step_results.held_back, wait, plan)
+    if step.exclusive and (reason := patient(grants.why_not_beside, current, step)):
+        wait = Wait(after=_BESIDE + current.pk % 7 / 20, sentence=reason)
+        return _apply(current, token, step_results.put_off, wait, plan)
     answer = _in_time(_call(current, step), step, seconds)
     failpoint("run.called")
     return _apply(current, token, step_results.answered, answer, plan)
@@ -102,6 +105,10 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
 
 _HELD_BACK = 1.0
 """Seconds until a step that must not begin yet is tried again; slightly more for some, so that two do not collide."""
+
+
+_BESIDE = 0.5
+"""Seconds until an exclusive step is called that must not be called beside another one; see `_HELD_BACK`."""
 
 
 def _is_begun(current: Run) -> bool:

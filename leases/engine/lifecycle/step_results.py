@@ -150,6 +150,13 @@ def held_back(run: Run, answer: Answer | None, plan: Plan) -> bool:
     return False
 
 
+def put_off(run: Run, answer: Answer | None, plan: Plan) -> bool:
+    """Postpone a call that must not be made while another one is made. The step goes on as it was afterwards."""
+    assert isinstance(answer, Wait)
+    leave(run, in_call=run.in_call, due_at=in_(answer.after), **({"sentence": answer.sentence} if not run.memo else {}))
+    return False
+
+
 def unkept(run: Run, answer: Answer | None, plan: Plan) -> bool:
     """Schedule another attempt after a step whose answer could not be stored.
 
@@ -291,6 +298,8 @@ def _keep(run: Run, answer: Ready) -> None:
     if answer.rediscover:
         retirement.hand_back_parts(run.resource_id, answer.gone)
         retirement.search_again(run.resource_id)
+    if answer.power:
+        resource_phases.keep_power(run.resource_id, answer.power)
     if run.debt_id is not None:
         return
     if run.phase == Run.Phase.CHECK and (power := answer.facts.get("power")) in ("on", "off"):

@@ -1,0 +1,213 @@
+"""BMCs in memory that do what a test says, behind a driver `scripted`. Their guest is a real SSH server."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from blueprints.bmc import registry
+from blueprints.bmc.contract import Bmc, BmcDriver, Boots, Identifies, Logs, Measures
+from blueprints.bmc.errors import (
+    BmcCertificateChanged,
+    BmcCertificateUnknown,
+    BmcLacks,
+    BmcLoginRefused,
+    BmcUnreachable,
+)
+from blueprints.bmc.values import (
+    BootOverride,
+    Certificate,
+    Firmware,
+    Inventory,
+    LogEntry,
+    Login,
+    Nic,
+    PowerAction,
+    PowerState,
+    Sensor,
+)
+from blueprints.contract import Fields
+from blueprints.identities import real
+from drydock.core.plugins import Plugins
+from tests.blueprints.host_peers import Server
+
+PASSWORD = "correct-horse"
+BMCS: dict[str, Machine] = {}
+"""The BMCs that can be reached now, by address."""
+
+
+def certificate(digit: str) -> Certificate:
+    """A certificate whose fingerprint repeats a digit."""
+    return Certificate(fingerprint=digit * 64, subject="CN=bmc", issuer="CN=bmc")
+
+
+@dataclass
+class Machine:
+    """A machine with its BMC."""
+
+    address: str
+    inventory: Inventory
+    guest: Server | None = None
+    state: PowerState = PowerState.ON
+    shows: Certificate | None = None
+    silent: bool = False
+    lies: bool = False
+    """The BMC accepts every request and carries out none."""
+    soft: bool = True
+    password: str = PASSWORD
+    privileges_missing: tuple[str, ...] = ()
+    override: BootOverride | None = None
+    sensors: tuple[Sensor, ...] = ()
+    log: tuple[LogEntry, ...] = ()
+    asked: list[PowerAction] = field(default_factory=list)
+    open: int = 0
+    most_open: int = 0
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def to(self, state: PowerState) -> None:
+        """Bring the machine to a power, with its guest."""
+        if state is self.state:
+            return
+        self.state = state
+        if self.guest is not None and state is PowerState.ON:
+            self.guest.again()
+        elif self.guest is not None:
+            self.guest.stop()
+
+    @contextmanager
+    def pretending(self, state: PowerState) -> Iterator[None]:
+        """Let the BMC report another power than the machine has, and carry out nothing."""
+        was, self.state, self.lies = self.state, state, True
+        try:
+            yield
+        finally:
+            self.state, self.lies = was, False
+
+
+class Session(Bmc, Boots, Measures, Logs, Identifies):
+    """A session with a scripted BMC."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        with machine.guard:
+            machine.open += 1
+            machine.most_open = max(machine.most_open, machine.open)
+
+    def close(self) -> None:
+        with self._machine.guard:
+            self._machine.open -= 1
+
+    def inspect(self) -> Inventory:
+        return self._machine.inventory
+
+    def power(self) -> PowerState:
+        return self._machine.state
+
+    def power_actions(self) -> frozenset[PowerAction]:
+        lacks = set() if self._machine.soft else {PowerAction.SHUTDOWN}
+        return frozenset(PowerAction) - lacks
+
+    def switch(self, action: PowerAction) -> None:
+        self._machine.asked.append(action)
+        if self._machine.lies or action is PowerAction.NMI:
+            return
+        if action in (PowerAction.OFF, PowerAction.SHUTDOWN, PowerAction.CYCLE, PowerAction.RESET):
+            self._machine.to(PowerState.OFF)
+        if action in (PowerAction.ON, PowerAction.CYCLE, PowerAction.RESET):
+            self._machine.to(PowerState.ON)
+
+    def boot(self) -> BootOverride | None:
+        return self._machine.override
+
+    def set_boot(self, override: BootOverride) -> None:
+        if override.device == "setup":
+            raise BmcLacks("This BMC cannot boot the setup menu.")
+        self._machine.override = None if override.device == "default" else override
+
+    def sensors(self) -> Sequence[Sensor]:
+        return self._machine.sensors
+
+    def entries(self, since: dt.datetime | None = None) -> Sequence[LogEntry]:
+        return [one for one in self._machine.log if since is None or one.at is None or one.at >= since]
+
+    def login(self) -> Login:
+        return Login(
+            user="admin", role="Administrator", privileges=("Login", "ConfigureManager"),
+            missing=self._machine.privileges_missing,
+        )  # fmt: skip
+
+
+class Access(Fields):
+    """How a scripted BMC is reached."""
+
+    address: str = Field(min_length=1)
+    port: int = Field(default=443, ge=1, le=65535)
+    fingerprint: str = ""
+
+
+class Credential(Fields):
+    """Its login."""
+
+    username: str
+    password: str
+
+
+class Scripted(BmcDriver):
+    """Opens sessions with the machines of `BMCS`."""
+
+    name = "scripted"
+    Access = Access
+    Credential = Credential
+
+    def open(self, access: Any, credential: Mapping[str, str], *, deadline: float) -> Bmc:
+        assert 0 < deadline <= 600
+        machine = BMCS.get(access.address)
+        if machine is None or machine.silent:
+            raise BmcUnreachable(f"The BMC {access.address} did not answer.")
+        shown = machine.shows
+        if shown is not None and not access.fingerprint:
+            raise BmcCertificateUnknown(shown)
+        if shown is not None and shown.fingerprint != access.fingerprint:
+            raise BmcCertificateChanged(shown, access.fingerprint)
+        if credential["password"] != machine.password:
+            raise BmcLoginRefused("The BMC refused the login.")
+        return Session(machine)
+
+    def identity(self, access: Any) -> str:
+        return f"{access.address}:{access.port}"
+
+
+@contextmanager
+def machine(address: str, guest: Server | None = None, *, serial: str = "SN1", **more: Any) -> Iterator[Machine]:
+    """A machine whose BMC has an address. At the end it is on again, as its guest was before."""
+    inventory = Inventory(
+        vendor="Contoso", model="R1", serial=serial, uuid="11111111-2222-3333-4444-" + f"{hash(serial) % 10**12:012d}",
+        bios_version="1.0", bmc_version="2.0", health="ok", identities=real({"serial:Contoso": serial}),
+        nics=(Nic(name="1", mac="02:00:00:00:00:01"),), firmware=(Firmware(component="BIOS", version="1.0"),),
+    )  # fmt: skip
+    made = BMCS[address] = Machine(address, inventory, guest, **more)
+    try:
+        yield made
+    finally:
+        del BMCS[address]
+        made.to(PowerState.ON)
+        assert made.open == 0, "a session was left open"
+
+
+def changed(made: Machine, **more: Any) -> None:
+    """Let the BMC describe its machine differently."""
+    made.inventory = replace(made.inventory, **more)
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the driver for a test."""
+    there = Plugins(group=registry.GROUP, objects={"scripted": Scripted}, sources={"scripted": "tests"})
+    monkeypatch.setattr(registry, "installed", lambda: there)

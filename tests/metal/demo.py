@@ -1,0 +1,234 @@
+"""`make demo-metal`: two servers with emulated BMCs (Redfish over TLS), whose operating systems are real SSH servers.
+
+It ends by itself, with 0 only when all of it came true, both machines are off, and no process or file is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import getpass
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from drydock.cli.toolkit.exits import stoppable, undisturbed
+from drydock.core import clock
+from drydock.demo.demo_output import DemoOutput
+from drydock.demo.runner import clear, own_state
+from tests.peers import PEERS, find
+
+PATIENCE = 60.0
+QUICK = {
+    "DRYDOCK_SWEEP_INTERVAL_SECONDS": "0.5", "DRYDOCK_STEP_TOKEN_SECONDS": "30", "DRYDOCK_STEP_BACKOFF_SECONDS": "0.2",
+    "DRYDOCK_VISIBILITY_TIMEOUT_SECONDS": "10",
+}  # fmt: skip
+"""Shorter times than in earnest: these machines boot at once."""
+AS_ROOT = os.geteuid() == 0
+
+
+@contextlib.contextmanager
+def server(address: str, **about: Any) -> Iterator[tuple[Any, Any]]:
+    """A server that is off: its BMC, and its operating system, which runs while the server is on."""
+    from blueprints.bmc.values import PowerState
+    from tests.blueprints import host_peers
+    from tests.bmc.double import redfish_double
+    from tests.bmc.machine import Machine
+
+    with host_peers.server(address) as guest:
+        guest.stop()
+
+        def switched(state: PowerState) -> None:
+            if state is PowerState.ON:
+                guest.again()
+            elif state is PowerState.OFF:
+                guest.stop()
+
+        with redfish_double(Machine(on_power=switched, **about)) as double:
+            try:
+                yield double, guest
+            finally:
+                if double.machine.power_state == "Off" and guest.popen.poll() is None:
+                    guest.stop()
+
+
+class MetalDemo:
+    """The story."""
+
+    def __init__(self, stage: DemoOutput) -> None:
+        self.stage = stage
+
+    def run(self) -> None:
+        """From two unknown servers to two that are off."""
+        from drydock.cli.toolkit.session import connect_here
+        from tests.clouds.world import crew
+
+        self.stage.scene("Two servers that are off, each with a BMC that speaks Redfish")
+        one = server("127.9.6.1", name="alpha", serial="SN-ALPHA", macs=("52:54:00:00:00:01",))
+        two = server("127.9.6.2", name="beta", serial="SN-BETA", macs=("52:54:00:00:00:02",))
+        with one as self.alpha, two as self.beta, _homes() as self.homes, crew() as workers:
+            self.client = connect_here()
+            self._blueprint()
+            workers.start(1)
+            self._enrol()
+            lease = self._use()
+            self._drift(lease)
+            self._end(lease)
+
+    def _blueprint(self) -> None:
+        from blueprints.models import Blueprint
+        from drydock_client.values import BlueprintChange
+
+        (double, guest), (_, other) = self.alpha, self.beta
+        (other.folder / "control").write_text(guest.control.public + "\n")
+        self.client.add_credential("rack-root", {"private_key": guest.control.private})
+        self.client.add_credential("rack-bmc", double.credential())
+        config = {
+            "credential": "rack-root", "bmc_credential": "rack-bmc", "idle_power": "off", "min_free_mib": 0,
+            "homes": str(self.homes), "compare": "report", "connect_timeout": 5, "shutdown_timeout": 10,
+            "accounts": "per_lease" if AS_ROOT else "shared", "trusted": True,
+        }  # fmt: skip
+        made = self.client.add_blueprint("rack", "bare_metal", config, BlueprintChange())
+        Blueprint.objects.update(audience="everyone", check_interval=dt.timedelta(seconds=1))
+        self.stage.promise("the blueprint is checked without a call", made.enabled, str(made.problems))
+
+    def _enrol(self) -> None:
+        self.stage.scene("Both are registered; nobody knows the certificate of beta's BMC")
+        (double, _), (other, _) = self.alpha, self.beta
+        self.ids = {
+            "alpha": self._register("alpha", self.alpha, {"serial": "SN-ALPHA"}, double.access()),
+            "beta": self._register("beta", self.beta, {}, {**other.access(), "fingerprint": ""}),
+        }
+        self._wait("alpha is enrolled", lambda: self._row("alpha").state == "active")
+        hardware = self._row("alpha").attributes
+        self.stage.line(f"alpha is a {hardware['vendor']} {hardware['model']}, serial number {hardware['serial']}")
+        self._wait("beta is held", lambda: bool(self._held()))
+        self.stage.line(f"the operator is asked: {self._held()}")
+        pairs = ":".join(other.fingerprint[at : at + 2].upper() for at in range(0, 64, 2))
+        self.stage.promise("it shows the fingerprint", pairs in self._held())
+        self.stage.promise("nothing was sent to that BMC", not other.calls, str(other.calls))
+        said = _drydock("resolve", "--resource", str(self.ids["beta"]), "--message", "same as on its label")
+        self.stage.promise("drydock resolve --resource confirms it", said.returncode == 0, said.stderr)
+        self._wait("beta is enrolled, with its certificate pinned", lambda: self._row("beta").state == "active")
+        self._wait("both are off while nobody needs them", self._off)
+
+    def _register(self, name: str, of: tuple[Any, Any], more: dict[str, Any], access: dict[str, Any]) -> int:
+        where = {**of[1].registration(getpass.getuser()), "name": name, "slots": 1, **more}
+        return int(self.client.register("rack", {**where, "bmc": {"driver": "redfish", **access}}).id)
+
+    def _use(self) -> Any:
+        from leases.allocator import Allocator
+
+        self.stage.scene("A lease on one of them: it is switched on, and an account is made")
+        lease = Allocator("host", owner=self.client.name, exclusive=True, requirements={"model": "C-1000"}).allocate()
+        lease.wait_until_active(timeout=PATIENCE)
+        self.name = next(name for name in self.ids if self._row(name).used_slots)
+        self.stage.promise(f"{self.name} is on", self._machine().power_state == "On", self._machine().power_state)
+        said = lease.interface("command").check(["sh", "-c", "echo $(id -un) on $(uname -s)"]).text.strip()
+        self.stage.line(f"a command over SSH: {said}")
+        act = self.client.start_act(self.ids[self.name], "boot-device", arguments={"device": "network"})
+        self.stage.line(f"an act, {act.name}: {act.summary}")
+        target = lambda: self._machine().boot["BootSourceOverrideTarget"]  # noqa: E731
+        self._wait("it boots from the network next", lambda: target() == "Pxe")
+        return lease
+
+    def _drift(self, lease: Any) -> None:
+        self.stage.scene("Somebody pulls its plug")
+        self._machine().reset("ForceOff")
+        self._wait("a check notices it", lambda: "lost its power" in self._row(self.name).message)
+        self.stage.line(f"{self.name}: {self._row(self.name).message}")
+        self.stage.promise("the lease says why", "is off" in self._lease(lease).message, self._lease(lease).message)
+        self.client.change_resource(self.ids[self.name], "power", wanted="on")
+        self._wait("it is on again, and answers", lambda: self._row(self.name).suspect_since is None)
+        said = lease.interface("command").check(["echo", "back"]).text.strip()
+        self.stage.promise("the lease goes on where it was", said == "back")
+
+    def _end(self, lease: Any) -> None:
+        self.stage.scene("Release: the account is removed, and the server is switched off")
+        lease.release()
+        self._wait("the lease is over", lambda: self._lease(lease).state == "destroyed")
+        self._wait("both are off", self._off)
+        self.stage.promise("nothing of the lease is left", not list(self.homes.iterdir()))
+        for id in self.ids.values():
+            self.client.change_resource(id, "retire")
+        self._wait("both are handed back", lambda: all(self._row(name).gone_at for name in self.ids))
+        self.stage.promise("both are off", self._off())
+        open_ones = sum(double.sessions for double, _ in (self.alpha, self.beta))
+        self.stage.promise("no session is left at a BMC", not open_ones, str(open_ones))
+
+    def _machine(self) -> Any:
+        return (self.alpha if self.name == "alpha" else self.beta)[0].machine
+
+    def _off(self) -> bool:
+        return all(double.machine.power_state == "Off" for double, _ in (self.alpha, self.beta))
+
+    def _row(self, name: str) -> Any:
+        from leases.models import Resource
+
+        return Resource.objects.get(pk=self.ids[name])
+
+    def _lease(self, lease: Any) -> Any:
+        from leases.models import Lease
+
+        return Lease.objects.get(pk=lease.id)
+
+    def _held(self) -> str:
+        from leases.models import Run
+
+        found = Run.objects.filter(resource=self.ids["beta"], waits_for="operator").first()
+        return found.sentence if found else ""
+
+    def _wait(self, what: str, holds: Callable[[], bool]) -> None:
+        end = clock.monotonic() + PATIENCE
+        while not holds():
+            if clock.monotonic() > end:
+                said = "; ".join(f"{name}: {self._row(name).message}" for name in self.ids)
+                self.stage.promise(what, False, f"not within {PATIENCE:.0f} s; {said}")
+                return
+            clock.sleep(0.1)
+        self.stage.promise(what, True)
+
+
+@contextlib.contextmanager
+def _homes() -> Iterator[Path]:
+    """A folder for the homes of leases, which is empty at the end."""
+    with tempfile.TemporaryDirectory(prefix="drydock-homes-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def _drydock(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as an operator would."""
+    code = "import sys; from drydock.cli import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE)
+
+
+def main() -> int:
+    """Run the demo; the exit status."""
+    if find("sshd") is None:
+        print(f"make demo-metal needs sshd: install the package {PEERS['sshd'].package}.", file=sys.stderr)
+        return 2
+    stage, state = DemoOutput(), own_state()
+    os.environ |= QUICK
+    try:
+        with stoppable():
+            MetalDemo(stage).run()
+    except Exception as error:
+        if os.environ.get("DRYDOCK_DEBUG"):
+            raise
+        stage.promise("the demo runs to its end", False, f"{type(error).__name__}: {error}")
+    with undisturbed():
+        clear(stage, state)
+    if stage.broken:
+        print(f"\nThe demo failed: {'; '.join(stage.broken)}", file=sys.stderr)
+        return 1
+    stage.scene("All of it came true. Next: docs/kinds/bare_metal.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
