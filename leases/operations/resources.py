@@ -19,7 +19,7 @@ from blueprints.contract import Checks, Powers, Registers, Scans, Updates
 from blueprints.models import Blueprint
 from blueprints.specs import BlueprintView, Draft
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound, NotSupported
-from drydock_client.values import HostKey, ResourceInfo
+from drydock_client.values import CleaningInfo, HostKey, ResourceInfo
 from interfaces.errors import Unreachable, failed_connection
 from interfaces.keys import PublicKey
 from leases.engine.core import specs
@@ -80,7 +80,8 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
     """Return the resources as the caller may see them, without leases of other owners."""
     if who.operator:
         return found
-    named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}
+    cleaned = (info.cleaning.leases for info in found if info.cleaning is not None)
+    named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}.union(*cleaned)
     own = set(own_leases(who).filter(pk__in=named).values_list("pk", flat=True))
     return [
         replace(
@@ -89,9 +90,19 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
             reserved_for=info.reserved_for if info.reserved_for in own else None,
             # The names of homes that were put aside contain the names of other leases.
             facts={name: value for name, value in info.facts.items() if name != "aside"},
+            cleaning=_cleaning_told(info.cleaning, own),
+            # A failed cleaning, which the message quotes, may name files of other leases.
+            message="" if info.cleaning is not None else info.message,
         )
         for info in found
     ]
+
+
+def _cleaning_told(info: CleaningInfo | None, own: set[int]) -> CleaningInfo | None:
+    """Return a cleaning without the leases of other owners, and without what steps said about them."""
+    if info is None or set(info.leases) <= own:
+        return info
+    return replace(info, leases=tuple(pk for pk in info.leases if pk in own), sentence="", failure="")
 
 
 def _resource(who: Caller, resource_id: int, what: str) -> Resource:
@@ -192,7 +203,8 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
     """Destroy a resource that no lease holds, or hand it back. Raises Conflict while a lease holds the resource.
 
     A resource that disappeared together with everything else in its account is removed even if leases hold it. These
-    leases break, and the destroy plan asks the provider whether all objects of the resource are gone.
+    leases break, and the destroy plan asks the provider whether all objects of the resource are gone. A resource that
+    is cleaned apart from its leases is handed back only once it is clean; until then, raises Conflict.
     """
     resource = there(who, resource_id, "retire resources")
     if resource.observed == VANISHED and retirement.lose(
@@ -200,11 +212,25 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
     ):
         return get(who, resource_id)
     if not retirement.retire_idle(resource_id, reason=Reason.OPERATOR, message="Retired.", actor=who.actor):
+        _refuse_unclean(resource)
         raise Conflict(
             f"Resource {resource_id} is leased or busy.",
             hint="Drain it instead; it is removed when its last lease ends.",
         )
     return get(who, resource_id)
+
+
+def _refuse_unclean(resource: Resource) -> None:
+    """Raise Conflict if the resource is not handed back before it is clean."""
+    kept = rows(f"SELECT 1 FROM leases_resource r WHERE r.id = %s AND {retirement.KEPT_UNTIL_CLEAN}", (resource.pk,))
+    found = infos.resources(Resource.objects.filter(pk=resource.pk))[0].cleaning if kept else None
+    if found is not None:
+        after = ", ".join(map(str, found.leases))
+        raise Conflict(
+            f"Resource {resource.pk} must be cleaned after lease {after} before it is handed back ({found.state}).",
+            hint=f"See its progress: drydock resources show {resource.pk}. If it can never be cleaned, give it up: "
+            f"drydock resources destroy {resource.pk} --force.",
+        )
 
 
 @checked
