@@ -113,12 +113,12 @@ FIGURES = (
     ),
     Figure(
         name="unclean_resources",
-        says="Resources that must be cleaned before they are leased again, by blueprint and state"
-        " (cleaning, owed, or failing: owed after a failed attempt).",
-        labels=("blueprint", "state"),
-        sql="SELECT b.name, d.state, count(*) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        says="Resources that must be cleaned before they are leased again, by blueprint and stage"
+        " (running, owed, or failing: owed after a failed attempt).",
+        labels=("blueprint", "stage"),
+        sql="SELECT b.name, d.stage, count(*) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " CROSS JOIN LATERAL (SELECT CASE WHEN EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id"
-        f" AND {IS_CLEANED}) THEN 'cleaning' WHEN max(d.tries) > 0 THEN 'failing' ELSE 'owed' END AS state"
+        f" AND {IS_CLEANED}) THEN 'running' WHEN max(d.tries) > 0 THEN 'failing' ELSE 'owed' END AS stage"
         " FROM leases_debt d WHERE d.resource_id = r.id HAVING count(*) > 0) d WHERE r.in_maintenance GROUP BY 1, 2",
     ),
     Figure(

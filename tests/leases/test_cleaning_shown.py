@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
 from blueprints.models import Blueprint
+from drydock.cli import resources as cli
 from leases.engine.lifecycle import release
 from leases.messaging.inline import settle
 from leases.models import Debt, Lease, Resource, Run
@@ -122,7 +127,7 @@ def test_the_fleet_counts_resources_that_must_be_cleaned(request, operator, stat
     assert backend.drift == {drift: 1}
 
 
-@pytest.mark.parametrize(("state", "counted"), [("unclean", "cleaning"), ("failing", "failing")])
+@pytest.mark.parametrize(("state", "counted"), [("unclean", "running"), ("failing", "failing")])
 def test_the_metrics_count_resources_that_must_be_cleaned(request, state, counted):
     request.getfixturevalue(state)
     (figure,) = [one for one in figures.FIGURES if one.name == "unclean_resources"]
@@ -133,3 +138,38 @@ def test_a_suspended_installation_lists_the_cleaning_that_it_holds_back(failing,
     installation.suspend(operator, "restored from a backup")
     held = {(one.what, one.name, one.message) for one in installation.standing(operator).held}
     assert ("clean", "host-1", f"After lease {Debt.objects.get().lease_id}.") in held
+
+
+def test_the_command_line_shows_it(unclean, operator):
+    info = resources.get(operator, unclean.pk)
+    assert "cleaning 25 %" in cli._flags(info)
+    assert "in_maintenance" not in cli._flags(info)
+    lease = Lease.objects.get(state="destroyed")
+    assert cli._cleaning(info.cleaning) == f"cleaning 25 % after lease {lease.pk} Wiped 1 of 4 parts."
+
+
+def test_the_command_line_shows_what_failed(failing, operator):
+    info = resources.get(operator, failing.pk)
+    assert "cleaning owed" in cli._flags(info)
+    said = cli._cleaning(info.cleaning)
+    assert f"Failed {info.cleaning.failures} times: clean.wipe: disk 2 is busy" in said
+    assert said.endswith("Next attempt: 2100-01-01 00:00:00 UTC.")
+
+
+@pytest.mark.parametrize(
+    ("state", "badge", "words"),
+    [
+        ("unclean", "cleaning", "cleaning: 25 %, Wiped 1 of 4 parts"),
+        ("failing", "cleaning owed", "at clean.wipe: disk 2 is busy"),
+    ],
+)
+def test_the_console_shows_it(request, state, badge, words):
+    host = request.getfixturevalue(state)
+    site = Client()
+    site.force_login(User.objects.get(username="root"))
+    page = site.get(reverse("admin:leases_resource_change", args=(host.pk,))).content.decode()
+    found = site.get(reverse("admin:leases_resource_changelist"), {"attention": "must be cleaned"}).content.decode()
+    assert words in page
+    for shown in (page, found):
+        assert re.search(rf"{badge}\s*</span>", shown)
+        assert "host-1" in shown
