@@ -19,7 +19,7 @@ from leases.engine.core import specs
 from leases.engine.lifecycle import release
 from leases.engine.resources import eviction, retirement
 from leases.engine.scheduling import request
-from leases.engine.upkeep import pruning
+from leases.engine.upkeep import pools, pruning
 from leases.messaging.inline import settle
 from leases.models import Budget, Debt, Event, Lease, Quota, Resource, Run, Share, Usage
 from leases.operations import leases, resources
@@ -508,3 +508,14 @@ def _ended_lease(ask) -> Lease:
     settle()
     cleaned()
     return Lease.objects.get(pk=lease.pk)
+
+
+def test_many_cleanings_at_once_delay_no_check_of_other_resources(pool):
+    made = pool(max_resources=None)
+    Blueprint.objects.filter(pk=made.pk).update(check_interval=dt.timedelta(minutes=1))
+    given = {"blueprint": made, "type": made.resource_type, "state": "active"}
+    unclean = Resource.objects.bulk_create(Resource(**given, check_at=PAST) for _ in range(200))
+    Run.objects.bulk_create(Run(resource=one, phase="clean", due_at=None) for one in unclean)
+    other = Resource.objects.create(**given, check_at="2020-01-01T00:01Z")
+    assert pools.check_due() == 1
+    assert Run.objects.get(phase="check").resource_id == other.pk

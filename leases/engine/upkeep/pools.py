@@ -196,7 +196,8 @@ def check_due() -> int:
         " AND r.used_slots = 0 FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.state = 'active' AND r.check_at <= statement_timestamp() "
         " AND (b.check_interval IS NOT NULL OR r.suspect_since IS NOT NULL)"
-        " AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' ORDER BY r.check_at LIMIT 200"
+        " AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' AND NOT EXISTS ("
+        " SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) ORDER BY r.check_at LIMIT 200"
     )
     return each(_check, found)
 
