@@ -276,10 +276,14 @@ def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
 
 @checked
 def check(who: Caller, resource_id: int) -> ResourceInfo:
-    """Start a health check of a resource now. Raises NotSupported, and Conflict if the resource is busy."""
+    """Start a health check of a resource now. Deferred cleanups are tried again after it.
+
+    Raises NotSupported, and Conflict if the resource is busy.
+    """
     resource = there(who, resource_id, "check resources")
     _supports(resource, Checks, "checked")
     _begin(resource_id, "check", {})
+    cleanup.try_now(resource_id)
     record_event("resource.check", "A check was requested.", actor=who.actor, resource_id=resource_id)
     return get(who, resource_id)
 

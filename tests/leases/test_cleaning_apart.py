@@ -519,3 +519,17 @@ def test_many_cleanings_at_once_delay_no_check_of_other_resources(pool):
     other = Resource.objects.create(**given, check_at="2020-01-01T00:01Z")
     assert pools.check_due() == 1
     assert Run.objects.get(phase="check").resource_id == other.pk
+
+
+def test_a_check_tries_again_at_once_only_if_somebody_asked_for_it(racks, ask, until, cloud, operator):
+    (rack,) = racks("rack-7", faults=[broken(times=1)], clean_polls=0)
+    ended(until(ask("fake_activated"), state="active"), cloud)
+    Run.objects.all().delete()
+    Debt.objects.update(due_at="2100-01-01T00:00Z", tries=1)
+    Blueprint.objects.update(check_interval=dt.timedelta(days=1))
+    Resource.objects.update(check_at=PAST)
+    settle()
+    assert Event.objects.filter(kind="step.done", resource=rack, message="check: look").exists()
+    assert Debt.objects.get().due_at.year == 2100, "a routine check keeps the delay"
+    resources.check(operator, rack.pk)
+    until(rack, in_maintenance=False)
