@@ -19,7 +19,7 @@ from blueprints.contract import Checks, Powers, Registers, Scans, Updates
 from blueprints.models import Blueprint
 from blueprints.specs import BlueprintView, Draft
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound, NotSupported
-from drydock_client.values import CleaningInfo, HostKey, ResourceInfo
+from drydock_client.values import HostKey, ResourceInfo
 from interfaces.errors import Unreachable, failed_connection
 from interfaces.keys import PublicKey
 from leases.engine.core import specs
@@ -90,19 +90,24 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
             reserved_for=info.reserved_for if info.reserved_for in own else None,
             # The names of homes that were put aside contain the names of other leases.
             facts={name: value for name, value in info.facts.items() if name != "aside"},
-            cleaning=_cleaning_told(info.cleaning, own),
-            # A failed cleaning, which the message quotes, may name files of other leases.
-            message="" if info.cleaning is not None else info.message,
+            **_cleaning_told(info, own),
         )
         for info in found
     ]
 
 
-def _cleaning_told(info: CleaningInfo | None, own: set[int]) -> CleaningInfo | None:
-    """Return a cleaning without the leases of other owners, and without what steps said about them."""
-    if info is None or set(info.leases) <= own:
-        return info
-    return replace(info, leases=tuple(pk for pk in info.leases if pk in own), sentence="", failure="")
+def _cleaning_told(info: ResourceInfo, own: set[int]) -> dict[str, Any]:
+    """Return the fields about a cleaning after leases of other owners, without these leases and what steps said.
+
+    Steps may name files of the leases after which they clean.
+    """
+    if info.cleaning is None or set(info.cleaning.leases) <= own:
+        return {}
+    leases = tuple(pk for pk in info.cleaning.leases if pk in own)
+    step = None if info.progress is None else replace(info.progress, sentence="", failure="", task="")
+    return {
+        "cleaning": replace(info.cleaning, leases=leases, sentence="", failure=""), "message": "", "progress": step,
+    }  # fmt: skip
 
 
 def _resource(who: Caller, resource_id: int, what: str) -> Resource:

@@ -87,6 +87,12 @@ def test_another_owner_learns_nothing_about_the_lease_before(failing):
     assert "disk 2" not in str(shown)
 
 
+def test_another_owner_sees_how_far_the_cleaning_is_and_not_what_its_steps_say(unclean):
+    shown = resources.get(caller("ben"), unclean.pk)
+    assert (shown.cleaning.percent, shown.cleaning.sentence, shown.progress.percent) == (25, "", 25)
+    assert "Wiped" not in str(shown)
+
+
 @pytest.mark.parametrize("who", ["root", "ada"])
 def test_the_reason_why_a_lease_waits_names_the_cleaning(unclean, ask, operator, who):
     waiting = ask("fake_activated")
