@@ -469,11 +469,26 @@ class Controls(ABC):
 
 
 class Cleans(ABC):
-    """The resource is cleaned between two leases, while the ended lease still holds its share."""
+    """The resource is cleaned between two leases. Until it is clean, no other lease gets it."""
 
     @abstractmethod
     def clean(self) -> Plan:
-        """Return the plan that removes what `spec.lease` left behind."""
+        """Return the plan that removes what `spec.lease` left behind, and proves that it is gone.
+
+        The plan is idempotent: after a failure it is repeated from its first step.
+        """
+
+    def cleans_apart(self, config: Any) -> bool:
+        """Return whether resources with this config are cleaned apart from the lease.
+
+        If False, the lease keeps its share until the resource is clean, which suits cleaning that takes seconds. If
+        True, the lease ends after its deactivation, and with it its quota, budget and usage. The resource stays in
+        maintenance until `clean` succeeds, with a view of the ended lease in `spec.lease`: its facts, secrets and slot
+        locks as they were at its end. It has no leases any more that its activation requested, and its interfaces must
+        not be used. Facts and secrets that steps return are in the view of later steps. If `clean` fails, a resource
+        that Drydock built is destroyed, and any other is cleaned again later. It is handed back only once it is clean.
+        """
+        return False
 
 
 class Checks(ABC):

@@ -5,7 +5,7 @@ CREATE SCHEMA chaos;
 CREATE TABLE chaos.shares (
     n bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), sign int NOT NULL, lease bigint NOT NULL,
     resource bigint NOT NULL, slots bigint NOT NULL, cpu bigint NOT NULL, ram bigint NOT NULL, disk bigint NOT NULL,
-    extra jsonb NOT NULL, total_slots bigint NOT NULL, total_cpu bigint NOT NULL, total_ram bigint NOT NULL,
+    extra jsonb NOT NULL, unclean bool NOT NULL, total_slots bigint NOT NULL, total_cpu bigint NOT NULL, total_ram bigint NOT NULL,
     total_disk bigint NOT NULL);
 CREATE TABLE chaos.states (
     n bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), what text NOT NULL, id bigint NOT NULL,
@@ -15,10 +15,11 @@ CREATE FUNCTION chaos.share() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     s leases_share := CASE WHEN TG_OP = 'INSERT' THEN NEW ELSE OLD END;
 BEGIN
-    INSERT INTO chaos.shares (sign, lease, resource, slots, cpu, ram, disk, extra, total_slots, total_cpu, total_ram,
-        total_disk)
+    INSERT INTO chaos.shares (sign, lease, resource, slots, cpu, ram, disk, extra, unclean, total_slots, total_cpu,
+        total_ram, total_disk)
     SELECT CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END, s.lease_id, s.resource_id, s.slots, s.cpu_millicores,
-        s.ram_mib, s.disk_mib, s.extra, r.total_slots, r.total_cpu_millicores, r.total_ram_mib, r.total_disk_mib
+        s.ram_mib, s.disk_mib, s.extra, EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = s.resource_id),
+        r.total_slots, r.total_cpu_millicores, r.total_ram_mib, r.total_disk_mib
     FROM leases_resource r WHERE r.id = s.resource_id;
     RETURN NULL;
 END $$;

@@ -57,6 +57,7 @@ _LEFT = {
     "run": "SELECT id || ' ' || phase || ' of resource ' || resource_id || ' at ' || step || ': ' || sentence"
     " FROM leases_run",
     "slot lock": "SELECT key FROM leases_slotlock",
+    "deferred cleanup of resource": "SELECT resource_id || ' after lease ' || lease_id FROM leases_debt",
     "room still in use of resource": "SELECT id FROM leases_resource WHERE used_slots <> 0 OR used_ram_mib <> 0",
 }
 
@@ -172,7 +173,8 @@ def _provider_agrees() -> Finding:
 
 def history(orders: Sequence[Order]) -> list[Finding]:
     """What must have been so at every instant."""
-    return [look(orders) for look in (_once_each, _all_or_nothing, _never_too_much, _no_event_missing, _in_time_order)]
+    looks = (_once_each, _all_or_nothing, _never_too_much, _never_unclean, _no_event_missing, _in_time_order)
+    return [look(orders) for look in looks]
 
 
 def _once_each(orders: Sequence[Order]) -> Finding:
@@ -232,6 +234,14 @@ def _never_too_much(orders: Sequence[Order]) -> Finding:
             said.append(f"lease {lease} {'took a second' if sign > 0 else 'returned a missing'} share")
         (open_.add if sign > 0 else open_.discard)(lease)
     return finding("no capacity was given twice or lost, at any instant", len(found), said)
+
+
+def _never_unclean(orders: Sequence[Order]) -> Finding:
+    """No lease took a share of something that had to be cleaned first."""
+    taken = rows("SELECT resource, lease FROM chaos.shares WHERE sign > 0 AND unclean ORDER BY n")
+    said = [f"lease {lease} took a share of resource {resource} before it was clean" for resource, lease in taken]
+    cleanings = rows("SELECT count(*) FROM leases_event WHERE kind = 'resource.owes'")[0][0]
+    return finding("no lease is on something that must be cleaned first", cleanings, said)
 
 
 def _json(value: Any) -> dict[str, int]:

@@ -29,7 +29,10 @@ LEASE = (
 
 
 def pools(random: Random, leases: int) -> list[Pool]:
-    """Hosts of two sizes, and sites that lease a host each: for life, and once more for every lease on them."""
+    """Hosts of two sizes, and sites that lease a host each: for life, and once more for every lease on them.
+
+    Some of the sites are cleaned apart from their leases.
+    """
     many = max(1, leases // 250)
     host = {"type": "fake", "lifetime": "life"}
     needs: list[dict[str, Any]] = [
@@ -54,6 +57,12 @@ def pools(random: Random, leases: int) -> list[Pool]:
             name="sites", kind="fake_activated",
             config=_config(random, leases, BUILD + DESTROY + LEASE, slots=3, needs=needs),
             columns={"order": 10, "max_resources": 5 * many, "idle_timeout": 2, "check_interval": 1},
+        ),
+        Pool(
+            name="wiped-sites", kind="fake_activated",
+            config=_config(random, leases, BUILD + DESTROY + LEASE, slots=2, needs=needs)
+            | {"clean_apart": True, "clean_polls": random.randrange(1, 5)},
+            columns={"order": 5, "max_resources": 3 * many, "idle_timeout": 2, "check_interval": 1},
         ),
     ]  # fmt: skip
 

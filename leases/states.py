@@ -17,9 +17,9 @@ class LeaseState(StrEnum):
     ACTIVE = "active"
     """The lease can be used through its interfaces."""
     RELEASED = "released"
-    """The lease has ended. It keeps its share while the resource is cleaned."""
+    """The lease has ended. It keeps its share until it is deactivated and, unless its kind cleans apart, cleaned."""
     DESTROYED = "destroyed"
-    """The resource was cleaned, and the share was returned."""
+    """The share was returned. The resource was cleaned, or is cleaned now, apart from the lease."""
     BROKEN = "broken"
     """The lease could not be served, or its resource was lost. The reason is kept until the lease is pruned."""
 

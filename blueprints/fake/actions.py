@@ -172,7 +172,13 @@ def remove_account(spec: Spec, memo: Json) -> Answer:
 
 @reached
 def wipe(spec: Spec, memo: Json) -> Answer:
-    """Remove everything that the lease left."""
+    """Remove everything that the lease left, after the polls of the config."""
+    done, polls = int(memo.get("polls", 0)), spec.config.clean_polls
+    if done < polls:
+        sentence = f"Wiped {done} of {polls} parts."
+        return Wait(
+            after=spec.config.poll_seconds, memo={"polls": done + 1}, percent=100 * done // polls, sentence=sentence
+        )
     _provider(spec).wipe(spec.resource.key, _lease(spec).key)
     return Ready()
 

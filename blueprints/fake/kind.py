@@ -104,9 +104,11 @@ class Fake(Machine, FakeActs, Kind, Builds, Registers, Discovers, Lists, Checks,
         return openers.OPENERS
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Check that every fault in the fault plan matches some call."""
+        """Check that every fault in the fault plan matches some call, and that `clean_apart` has an effect."""
         calls = self.calls()
-        return [
+        apart = blueprint.config.clean_apart and not isinstance(self, Cleans)
+        unused = [Problem(message=f"The kind {self.name} cleans nothing.", field="clean_apart", fatal=False)]
+        return (unused if apart else []) + [
             Problem(message=f"Step {fault.at!r} does not exist.", field=f"faults.{n}.at", fatal=False)
             for n, fault in enumerate(blueprint.config.faults)
             if not any(fault.names(call) for call in calls)
@@ -156,6 +158,10 @@ class FakeActivated(Fake, Activates, Cleans, Controls):
     def clean(self) -> Plan:
         """Return the plan that removes everything that the lease left."""
         return (step("clean", "wipe", actions.wipe),)
+
+    def cleans_apart(self, config: config.Config) -> bool:
+        """Return whether the config says so."""
+        return config.clean_apart
 
     def control(self, lease: LeaseView) -> Control | None:
         """Return an in-memory control account, separate from the lease's own interfaces."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from blueprints.answers import Failed
@@ -96,6 +98,35 @@ class Leasing(Phases):
         self.ready("clean", lease.resource, lease)
         self.destroyed(lease.resource)
 
+    @needs(Cleans)
+    def test_cleaning_apart_needs_only_a_view_of_the_ended_lease(self) -> None:
+        lease = self.activated(self.lease(self.built()))
+        if not self._cleans_apart(lease):
+            pytest.skip("its leases keep their share until it is clean")
+        self.litter(lease)
+        if isinstance(self.kind, Activates):
+            self.ready("deactivate", lease.resource, lease)
+        self.ready("clean", lease.resource, _ended(lease))
+        assert not self.left_by(lease)
+        self.destroyed(lease.resource)
+
+    @needs(Cleans)
+    def test_cleaning_apart_survives_a_process_that_dies_at_any_call(self) -> None:
+        lease = self.activated(self.lease(self.built()))
+        if not self._cleans_apart(lease):
+            pytest.skip("its leases keep their share until it is clean")
+        if isinstance(self.kind, Activates):
+            self.ready("deactivate", lease.resource, lease)
+        lease = _ended(lease)
+        for mishap in self.mishaps("crash", self.ready("clean", lease.resource, lease)):
+            self.litter(lease)
+            expect_ready(self.resume(self.run("clean", lease.resource, lease, mishap=mishap)))
+            assert not self.left_by(lease), f"after {mishap}"
+        self.destroyed(lease.resource)
+
+    def _cleans_apart(self, lease: LeaseView) -> bool:
+        return isinstance(self.kind, Cleans) and self.kind.cleans_apart(lease.resource.blueprint.config)
+
     def test_interfaces_open_under_their_names_and_work(self) -> None:
         openers = self.kind.interfaces()
         lease = self._held() if openers else None
@@ -131,6 +162,15 @@ class Leasing(Phases):
         if isinstance(self.kind, Activates):
             self.ready("deactivate", lease.resource, lease)
         self.destroyed(lease.resource)
+
+
+def _ended(lease: LeaseView) -> LeaseView:
+    """Return a lease as a cleaning apart from it sees it: it holds no leases, and its interfaces refuse to work."""
+    return replace(lease, parents={}, opener=_refuse)
+
+
+def _refuse(lease: LeaseView, name: str) -> Interface:
+    raise LeaseEnded
 
 
 class _Watch:

@@ -18,7 +18,7 @@ from drydock.core.errors import DrydockError, InvalidRequest, NotFound, TimedOut
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drydock_client.values import ActInfo, Progress, ResourceInfo
+    from drydock_client.values import ActInfo, CleaningInfo, Progress, ResourceInfo
 
 
 Id = Annotated[str, typer.Argument(metavar="RESOURCE", help="The resource's number or name.")]
@@ -71,10 +71,26 @@ def _used(info: ResourceInfo) -> str:
 
 def _flags(info: ResourceInfo) -> list[str]:
     flags = ["suspect"] if info.suspect_since is not None and info.gone_at is None else []
-    flags += [n for n in ("drained", "quarantined", "in_maintenance", "outdated") if getattr(info, n)]
+    flags += [n for n in ("drained", "quarantined") if getattr(info, n)]
+    flags += [_cleaning_state(info.cleaning)] if info.cleaning else ["in_maintenance"] if info.in_maintenance else []
+    flags += ["outdated"] if info.outdated else []
     flags += [info.health] if info.health != "ok" and info.gone_at is None else []
     flags += ["no reboots"] if info.no_reboots else []
     return flags + ([f"power {info.power}"] if info.power else [])
+
+
+def _cleaning_state(info: CleaningInfo) -> str:
+    return info.state if info.percent is None else f"{info.state} {info.percent} %"
+
+
+def _cleaning(info: CleaningInfo | None) -> str:
+    """Return the state of a cleaning with its leases, what is being done, and the last failure."""
+    if info is None:
+        return ""
+    after = f"after lease {', '.join(map(str, info.leases))}" if info.leases else ""
+    failed = f"Failed {info.failures} times: {info.failure}" if info.failures else ""
+    again = f"Next attempt: {info.next_at:%Y-%m-%d %H:%M:%S} UTC." if info.failures and info.next_at else ""
+    return " ".join(filter(None, (_cleaning_state(info), after, info.sentence, failed, again)))
 
 
 @guarded
@@ -102,7 +118,7 @@ def _facts(info: ResourceInfo) -> None:
             ("own credential", list(info.credential_fields)),
             ("health", f"{info.health}: {info.health_reason}".removesuffix(": ")),
             ("problems", list(info.problems)),
-            ("now", step.strip()), ("observed", info.observed),
+            ("now", step.strip()), ("cleaning", _cleaning(info.cleaning)), ("observed", info.observed),
             ("last failure", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
             ("used", {name: f"{u.used}/{u.total}" for name, u in info.capacity.items() if u.total}),
             ("attributes", dict(info.attributes)), ("traits", list(info.traits)), ("leases", list(info.leases)),

@@ -96,7 +96,9 @@ EVENTS: Mapping[str, str] = {
     "quota.removed": "A quota was removed.",
     "resource.check": "An operator requested a health check of a resource.",
     "resource.check_failed": "A health check of a resource failed.",
-    "resource.cleaned": "Remains of a lost lease, or files that had been moved aside, were removed.",
+    "resource.cleaned": "A resource was cleaned after an ended or lost lease, or files that had been moved aside were "
+    "removed.",
+    "resource.cleaning": "An attempt to clean a resource after an ended or lost lease began.",
     "resource.cleaning_failed": "Remains of a lease could not be cleaned, or were moved aside; see the message.",
     "resource.destroy_failed": "The destruction of a resource failed twice, or was not completed in time; it is "
     "retried."
@@ -121,7 +123,7 @@ EVENTS: Mapping[str, str] = {
     "were restored.",
     "resource.gone_with_parents": "A resource no longer exists, because its parent resource no longer exists.",
     "resource.maintenance": "A resource is in maintenance because a related resource needs it.",
-    "resource.owes": "A resource must be cleaned after a lost lease before it serves another lease.",
+    "resource.owes": "A resource must be cleaned after a lease before it serves another lease.",
     "resource.unreachable": "A resource does not answer, and serves no new leases until a check succeeds.",
     "resource.reachable": "A resource answers and serves leases again.",
     "resource.changed": "An operator corrected the registration of a resource, which is checked again.",

@@ -26,7 +26,7 @@ from drydock_client.values.offers import (
     ReaderInfo,
     ReadingInfo,
 )
-from drydock_client.values.resources import ActInfo, DeclaredActInfo, FailureInfo, ResourceInfo, Usage
+from drydock_client.values.resources import ActInfo, CleaningInfo, DeclaredActInfo, FailureInfo, ResourceInfo, Usage
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
@@ -44,6 +44,7 @@ __all__ = [
     "BlueprintChange",
     "BlueprintInfo",
     "BudgetInfo",
+    "CleaningInfo",
     "ConsoleInfo",
     "CredentialInfo",
     "DeclaredActInfo",

@@ -80,7 +80,8 @@ class BackendInfo:
     machines: Mapping[str, int] = field(default_factory=dict)
     """Number of existing machines by state."""
     drift: Mapping[str, int] = field(default_factory=dict)
-    """Number of machines by problem: `missing`, `stopped`, `power`, `outdated`, `quarantined`, `failing`."""
+    """Number of machines by problem: `missing`, `stopped`, `power`, `outdated`, `quarantined`, `failing`, `cleaning`,
+    `cleaning owed`."""
     price: float = 0.0
     """Total price of the machines whose price is known, in US dollars per hour."""
     unpriced: int = 0

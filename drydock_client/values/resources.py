@@ -36,6 +36,27 @@ class FailureInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CleaningInfo:
+    """The cleaning that a resource needs before it is leased again."""
+
+    state: str
+    """`cleaning` while it is done, `cleaning owed` while it waits for its next attempt or for other work."""
+    since: dt.datetime
+    """The end of the first of `leases`."""
+    leases: tuple[int, ...] = ()
+    """The ended leases after which the resource must be cleaned."""
+    percent: int | None = None
+    sentence: str = ""
+    """What is being done, or why it waits."""
+    failures: int = 0
+    """Failed attempts."""
+    failure: str = ""
+    """The step that failed last, and what it said."""
+    next_at: dt.datetime | None = None
+    """The time of the next attempt; None while it is being cleaned."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeclaredActInfo:
     """An act: an action on a resource that the resource's kind declares."""
 
@@ -110,6 +131,8 @@ class ResourceInfo:
     """The time since which the resource serves no new leases, because it does not respond or failed its first check."""
     failure: FailureInfo | None = None
     """The last failed action on the resource."""
+    cleaning: CleaningInfo | None = None
+    """The cleaning that the resource still needs; None if it needs none."""
     locality: tuple[str, ...] = ()
     """The position of the resource within its topmost parent, as names from the widest place to the narrowest."""
     health: str = "ok"

@@ -188,10 +188,10 @@ class DebtAdmin(RecordAdmin):
     """The admin of deferred cleanups, which are done before a resource is leased again."""
 
     related = ("lease", "resource")
-    list_display = ("lease", "resource_", "tries", "due", "says")
+    list_display = ("lease", "resource_", "apart", "tries", "due", "says")
     search_fields = ("=lease__id", "lease__name", "resource__name", "message")
     ordering = ("-id",)
-    fields = ("lease", "resource_", "tries", "due", "message", "since")
+    fields = ("lease", "resource_", "apart", "phase", "tries", "due", "message", "since")
 
     resource_ = columns.link("resource", "resource")
     due = columns.time("next attempt", "due_at")

@@ -16,6 +16,7 @@ from leases.admin.toolkit import columns, html, panels, timeline
 from leases.admin.toolkit.panels import Head, Panel
 from leases.models import Event, Failure, Lease, Part, Resource, Run, SlotLock
 from leases.operations import infos
+from leases.reports import cleaning
 
 
 def of(row: Resource, request: HttpRequest) -> list[Panel]:
@@ -37,6 +38,7 @@ def head(row: Resource) -> Head:
         ("type", row.type), ("blueprint", html.link(row.blueprint)), ("for", html.duration(clock.now() - row.since)),
         ("used", html.bar("slots", row.used_slots, row.total_slots)),
     ]  # fmt: skip
+    facts += _cleaning(row)
     if (host := host_of(row)) is not None:
         at = f"{reverse('admin:hardware')}?q={host}"
         facts.append(("hardware", format_html('<a href="{}">of host {}</a>', at, host)))
@@ -52,6 +54,17 @@ def head(row: Resource) -> Head:
     return Head(badges=html.badges(row.state, *flags(row)), sentence=said, facts=facts)
 
 
+def _cleaning(row: Resource) -> list[tuple[str, Any]]:
+    """Return the state of the cleaning that a resource needs, with its progress and its last failure."""
+    found = cleaning.of([row]).get(row.pk)
+    if found is None:
+        return []
+    said = cleaning.clause(running=found.next_at is None, percent=found.percent, said=found.sentence)
+    if found.failures:
+        said += f"; failed {found.failures} times at {found.failure}"
+    return [("to be cleaned", html.short(said, 500))]
+
+
 def host_of(row: Resource) -> int | None:
     """Return the id of the host about whose hardware there may be a report: the resource itself, or what it is in."""
     if row.type == "host":
@@ -62,9 +75,11 @@ def host_of(row: Resource) -> int | None:
 
 def flags(row: Resource) -> list[str]:
     """Return the badges of a resource for special conditions, such as suspect, drained or degraded."""
+    unclean, cleaned = getattr(row, "is_unclean", False), getattr(row, "is_cleaned", False)
     found = {
         "suspect": row.gone_at is None and row.suspect_since is not None, "drained": row.drained,
-        "quarantined": row.quarantined, "maintenance": row.in_maintenance,
+        "quarantined": row.quarantined, "maintenance": row.in_maintenance and not unclean,
+        cleaning.CLEANING: unclean and cleaned, cleaning.OWED: unclean and not cleaned,
         "no reboots": bool(row.no_reboots),
         "degraded": row.gone_at is None and row.health == "degraded",
         "failed": row.gone_at is None and row.health == "failed",

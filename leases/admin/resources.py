@@ -24,6 +24,8 @@ from leases.admin.toolkit.base import RecordAdmin
 from leases.admin.toolkit.filters import ExistsFilter, ReasonFilter, ResourceAttention, TypeFilter
 from leases.admin.toolkit.panels import Head, Panel
 from leases.models import Capacity, Resource, Run
+from leases.operations import attention
+from leases.reports import cleaning
 
 
 def _status(row: Resource) -> Any:
@@ -161,11 +163,21 @@ class ResourceAdmin(RecordAdmin):
     facts_ = columns.values("facts", "facts")
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Annotate each resource with its further classes of capacity, and with whether an act runs on it."""
+        """Annotate each resource with its further classes of capacity, and with what runs on it or is owed to it."""
         further = Capacity.objects.filter(resource=OuterRef("pk")).order_by("name")
         rows = further.values(json=JSONObject(name="name", used="used", total="total"))
         acting = Run.objects.filter(resource=OuterRef("pk"), lease=None, phase=Run.Phase.ACT)
-        return super().get_queryset(request).annotate(classes=ArraySubquery(rows), has_act=Exists(acting))
+        cleaned = Run.objects.filter(resource=OuterRef("pk"), lease=None, phase__in=cleaning.PHASES)
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(
+                classes=ArraySubquery(rows),
+                has_act=Exists(acting),
+                is_unclean=attention.UNCLEAN,
+                is_cleaned=Exists(cleaned),
+            )
+        )
 
     def found(self, words: str) -> Q:
         """Return the condition for resources that match the words by number, name or identity."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from blueprints.models import Blueprint, Reading, RememberedError
@@ -16,7 +16,7 @@ from leases.agents.administration import problem
 from leases.engine.placement.budget_check import dollars
 from leases.engine.resources import failures
 from leases.lifecycle import LAST_ON_MACHINE
-from leases.models import Agent, Authorization, Event, Failure, Installation, Lease, Resource, Run, Stray, Sync
+from leases.models import Agent, Authorization, Debt, Event, Failure, Installation, Lease, Resource, Run, Stray, Sync
 from leases.operations import costs, infos
 from leases.operations.callers import Caller, own_leases
 from leases.reasons import Reason
@@ -39,6 +39,8 @@ QUARANTINED = Q(quarantined=True, gone_at=None)
 DEGRADED = Q(health="degraded", gone_at=None)
 FAILED_HEALTH = Q(health="failed", quarantined=False, gone_at=None)
 NO_REBOOTS = ~Q(no_reboots="") & Q(gone_at=None)
+UNCLEAN = Exists(Debt.objects.filter(resource=OuterRef("pk")))
+CLEANING_FAILS = Exists(Debt.objects.filter(resource=OuterRef("pk"), tries__gt=0)) & Q(gone_at=None)
 PUT_ASIDE = Q(gone_at=None, facts__has_key="aside") & ~Q(facts__aside=[])
 SICK = Q(check_failures__gt=0, gone_at=None) & ~Q(state="pending")
 FAILING = ~Q(message="")
@@ -166,7 +168,7 @@ def _about(what: str, kind: str, row: Any, since: dt.datetime | None, message: s
     return Attention(what=str(what), kind=kind, id=row.pk, name=str(row), since=since, message=message, mend=mend)
 
 
-_OF_RESOURCES: tuple[tuple[str, Q, str, str], ...] = (
+_OF_RESOURCES: tuple[tuple[str, Any, str, str], ...] = (
     (
         "vanished", VANISHED_ONES, "The machine disappeared together with everything else in its account.",
         "drydock credentials show; if it is gone for good: drydock resources destroy {id}",
@@ -194,6 +196,10 @@ _OF_RESOURCES: tuple[tuple[str, Q, str, str], ...] = (
         "drydock resources allow-reboots {id}",
     ),
     (
+        "cleaning_failed", CLEANING_FAILS, "The resource could not be cleaned.",
+        "Remove the cause; then: drydock resources check {id}",
+    ),
+    (
         "put_aside", PUT_ASIDE, "Leftovers of ended leases could not be removed.",
         "Find out which process writes there; then: drydock resources check {id}",
     ),
@@ -208,17 +214,25 @@ def _put_aside(row: Resource) -> str:
     return f"Could not be removed, and was moved aside: {', '.join(map(str, row.facts['aside']))}"[:2000]
 
 
+def _cleaning(row: Resource) -> str:
+    debts = Debt.objects.filter(resource=row, tries__gt=0).order_by("-tries", "id")
+    return " ".join(
+        f"After lease {debt.lease_id}, failed {debt.tries} times at {debt.message}"
+        for debt in debts.only("resource", "lease", "tries", "message")[:AT_MOST]
+    )[:2000]
+
+
 _SAYS: dict[str, Callable[[Resource], str]] = {
     "quarantined": lambda row: row.note, "put_aside": _put_aside,
     "failed_health": lambda row: row.health_reason, "degraded": lambda row: row.health_reason,
-    "no_reboots": lambda row: row.no_reboots,
+    "no_reboots": lambda row: row.no_reboots, "cleaning_failed": _cleaning,
 }  # fmt: skip
 
 
 _BEGAN = {
     "quarantined": "resource.quarantined", "sick": "resource.check_failed", "suspected": "resource.suspected",
     "vanished": "resource.vanished", "failed_health": "resource.health", "degraded": "resource.health",
-    "no_reboots": "resource.no_reboots",
+    "no_reboots": "resource.no_reboots", "cleaning_failed": "resource.owes",
 }  # fmt: skip
 """The event with which each problem begins. The state of the resource usually began earlier."""
 

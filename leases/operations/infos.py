@@ -19,6 +19,7 @@ from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
 from drydock_client.values import (
     BlueprintInfo,
+    CleaningInfo,
     EventInfo,
     FailureInfo,
     JobInfo,
@@ -37,7 +38,7 @@ from leases.models.job import KeptOutput, Watch
 from leases.operations import installation
 from leases.operations.callers import Caller
 from leases.reasons import Reason
-from leases.reports import progress, waiting_answer, waiting_facts
+from leases.reports import cleaning, progress, waiting_answer, waiting_facts
 from leases.reports.waiting_answer import Asker
 from leases.workloads import outcomes
 
@@ -184,10 +185,11 @@ def resources(found: QuerySet[Resource]) -> list[ResourceInfo]:
         .prefetch_related("capacities", "parts", "shares", "identities")
     )
     runs = {run.resource_id: run for run in Run.objects.filter(resource__in=[r.pk for r in rows], lease=None)}
-    return [resource_info(row, runs.get(row.pk)) for row in rows]
+    unclean = cleaning.of(rows)
+    return [resource_info(row, runs.get(row.pk), unclean.get(row.pk)) for row in rows]
 
 
-def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
+def resource_info(row: Resource, run: Run | None = None, unclean: CleaningInfo | None = None) -> ResourceInfo:
     """Return a resource as a frozen value.
 
     The blueprint, capacities, parts, shares and identities of its row must be loaded.
@@ -205,7 +207,7 @@ def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
         parts=tuple(_part(part) for part in row.parts.all()), progress=progress.of_run(run), price=row.price,
         failure=failure(getattr(row, "failure", None)), suspect_since=row.suspect_since, problems=problems(row),
         health=row.health, health_reason=row.health_reason, credential_fields=tuple(row.credential_fields),
-        no_reboots=row.no_reboots,
+        no_reboots=row.no_reboots, cleaning=unclean,
         identities=tuple(sorted(map(str, row.identities.all()))), locality=tuple(row.locality),
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ from leases.messaging import handlers, hints, inline
 from leases.models import Installation, Lease, Resource, Run, Stray, Worker
 from leases.operations.callers import Caller, operator_only
 from leases.reasons import Reason
+from leases.reports.cleaning import IS_CLEANED
 from leases.validation.input_checks import checked
 
 _AT_MOST = 1000
@@ -35,7 +36,7 @@ class Held:
     """An action that is postponed until the suspended installation is confirmed."""
 
     what: str
-    """A phase such as `destroy` or `build`, or an action of the sweep: `retire`, `expire` or `orphan`."""
+    """A phase such as `destroy` or `build`, or an action of the sweep: `retire`, `expire`, `clean` or `orphan`."""
     name: str
     message: str
 
@@ -93,6 +94,9 @@ _LISTED = (
     " WHERE state IN ('acquired', 'active') AND heartbeat_at + heartbeat_limit < statement_timestamp() ORDER BY id",
     "SELECT 'release', 'lease ' || id, 'It was asked to end.' FROM leases_lease"
     " WHERE state IN ('pending', 'acquired', 'active') AND release_wanted <> '' ORDER BY id",
+    "SELECT 'clean', r.name, 'After lease ' || d.lease_id || '.' FROM leases_debt d JOIN leases_resource r"
+    " ON r.id = d.resource_id WHERE NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id"
+    f" AND {IS_CLEANED}) ORDER BY d.id",
     "SELECT 'orphan', key, message FROM leases_stray ORDER BY id",
 )
 

@@ -80,7 +80,8 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
     """Return the resources as the caller may see them, without leases of other owners."""
     if who.operator:
         return found
-    named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}
+    cleaned = (info.cleaning.leases for info in found if info.cleaning is not None)
+    named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}.union(*cleaned)
     own = set(own_leases(who).filter(pk__in=named).values_list("pk", flat=True))
     return [
         replace(
@@ -88,6 +89,7 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
             leases=tuple(pk for pk in info.leases if pk in own),
             reserved_for=info.reserved_for if info.reserved_for in own else None,
             facts={name: value for name, value in info.facts.items() if name not in _hidden(info)},
+            **_cleaning_told(info, own),
         )
         for info in found
     ]
@@ -100,6 +102,20 @@ def _hidden(info: ResourceInfo) -> frozenset[str]:
         return registry.kind(info.kind).operator_facts | {"aside"}
     except DrydockError:
         return frozenset(info.facts)
+
+
+def _cleaning_told(info: ResourceInfo, own: set[int]) -> dict[str, Any]:
+    """Return the fields about a cleaning after leases of other owners, without these leases and what steps said.
+
+    Steps may name files of the leases after which they clean.
+    """
+    if info.cleaning is None or set(info.cleaning.leases) <= own:
+        return {}
+    leases = tuple(pk for pk in info.cleaning.leases if pk in own)
+    step = None if info.progress is None else replace(info.progress, sentence="", failure="", task="")
+    return {
+        "cleaning": replace(info.cleaning, leases=leases, sentence="", failure=""), "message": "", "progress": step,
+    }  # fmt: skip
 
 
 def _resource(who: Caller, resource_id: int, what: str) -> Resource:
@@ -200,7 +216,8 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
     """Destroy a resource that no lease holds, or hand it back. Raises Conflict while a lease holds the resource.
 
     A resource that disappeared together with everything else in its account is removed even if leases hold it. These
-    leases break, and the destroy plan asks the provider whether all objects of the resource are gone.
+    leases break, and the destroy plan asks the provider whether all objects of the resource are gone. A resource that
+    is cleaned apart from its leases is handed back only once it is clean; until then, raises Conflict.
     """
     resource = there(who, resource_id, "retire resources")
     if resource.observed == VANISHED and retirement.lose(
@@ -208,11 +225,25 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
     ):
         return get(who, resource_id)
     if not retirement.retire_idle(resource_id, reason=Reason.OPERATOR, message="Retired.", actor=who.actor):
+        _refuse_unclean(resource)
         raise Conflict(
             f"Resource {resource_id} is leased or busy.",
             hint="Drain it instead; it is removed when its last lease ends.",
         )
     return get(who, resource_id)
+
+
+def _refuse_unclean(resource: Resource) -> None:
+    """Raise Conflict if the resource is not handed back before it is clean."""
+    kept = rows(f"SELECT 1 FROM leases_resource r WHERE r.id = %s AND {retirement.KEPT_UNTIL_CLEAN}", (resource.pk,))
+    found = infos.resources(Resource.objects.filter(pk=resource.pk))[0].cleaning if kept else None
+    if found is not None:
+        after = ", ".join(map(str, found.leases))
+        raise Conflict(
+            f"Resource {resource.pk} must be cleaned after lease {after} before it is handed back ({found.state}).",
+            hint=f"See its progress: drydock resources show {resource.pk}. If it can never be cleaned, give it up: "
+            f"drydock resources destroy {resource.pk} --force.",
+        )
 
 
 @checked
@@ -258,10 +289,14 @@ def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
 
 @checked
 def check(who: Caller, resource_id: int) -> ResourceInfo:
-    """Start a health check of a resource now. Raises NotSupported, and Conflict if the resource is busy."""
+    """Start a health check of a resource now. Deferred cleanups are tried again after it.
+
+    Raises NotSupported, and Conflict if the resource is busy.
+    """
     resource = there(who, resource_id, "check resources")
     _supports(resource, Checks, "checked")
     _begin(resource_id, "check", {})
+    cleanup.try_now(resource_id)
     record_event("resource.check", "A check was requested.", actor=who.actor, resource_id=resource_id)
     return get(who, resource_id)
 

@@ -12,6 +12,7 @@ from django.db import transaction
 from leases.engine.core import installation
 from leases.engine.core.database import rows, run
 from leases.engine.resources import failures
+from leases.reports.cleaning import IS_CLEANED
 
 Label = tuple[str, ...]
 
@@ -109,6 +110,16 @@ FIGURES = (
         " CROSS JOIN LATERAL (VALUES ('drained', r.drained), ('quarantined', r.quarantined),"
         " ('maintenance', r.in_maintenance), ('failing', r.check_failures > 0)) AS w(why, so)"
         " WHERE r.gone_at IS NULL AND w.so GROUP BY 1, 2",
+    ),
+    Figure(
+        name="unclean_resources",
+        says="Resources that must be cleaned before they are leased again, by blueprint and stage"
+        " (running, owed, or failing: owed after a failed attempt).",
+        labels=("blueprint", "stage"),
+        sql="SELECT b.name, d.stage, count(*) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " CROSS JOIN LATERAL (SELECT CASE WHEN EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id"
+        f" AND {IS_CLEANED}) THEN 'running' WHEN max(d.tries) > 0 THEN 'failing' ELSE 'owed' END AS stage"
+        " FROM leases_debt d WHERE d.resource_id = r.id HAVING count(*) > 0) d WHERE r.in_maintenance GROUP BY 1, 2",
     ),
     Figure(
         name="unhealthy_resources", says="Resources that are degraded or failed, by blueprint and health.",

@@ -11,9 +11,10 @@ from blueprints.models import Blueprint
 from blueprints.offers import Sought
 from leases.engine.catalogue.offers import condition
 from leases.engine.core.database import rows
+from leases.reports.cleaning import CLEANING, IS_CLEANED, OWED
 
 TECHNOLOGIES = ("sev", "sev_snp", "tdx")
-DRIFT = ("missing", "stopped", "power", "outdated", "quarantined", "failing")
+DRIFT = ("missing", "stopped", "power", "outdated", "quarantined", "failing", CLEANING, OWED)
 
 
 @dataclass(kw_only=True)
@@ -40,7 +41,9 @@ class There:
     known: Offered = field(default_factory=Offered)
 
 
-_THERE = """
+_UNCLEAN = "EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id)"
+_CLEANED = f"EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND {IS_CLEANED})"
+_THERE = f"""
     SELECT r.blueprint_id, r.state, count(*), coalesce(sum(r.price), 0), count(*) FILTER (WHERE r.price IS NULL),
         count(*) FILTER (WHERE r.missed > 0 AND r.state = 'active'),
         count(*) FILTER (WHERE r.state = 'active' AND r.observed IN ('stopped', 'stopping', 'terminated', 'failed')
@@ -48,6 +51,8 @@ _THERE = """
         count(*) FILTER (WHERE r.state = 'active' AND r.power_wanted <> '' AND r.power <> r.power_wanted),
         count(*) FILTER (WHERE r.state = 'active' AND r.generation < b.generation),
         count(*) FILTER (WHERE r.quarantined), count(*) FILTER (WHERE r.check_failures > 0),
+        count(*) FILTER (WHERE r.in_maintenance AND {_UNCLEAN} AND {_CLEANED}),
+        count(*) FILTER (WHERE r.in_maintenance AND {_UNCLEAN} AND NOT {_CLEANED}),
         max(r.total_cpu_millicores), max(r.total_ram_mib),
         array_agg(DISTINCT r.attributes ->> 'region') FILTER (WHERE r.attributes ->> 'region' <> '')
     FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
@@ -82,12 +87,13 @@ def there() -> dict[int, There]:
         one = found[pk]
         one.states[state] = number
         one.price, one.unpriced = one.price + price, one.unpriced + unpriced
-        for name, more in zip(DRIFT, rest[:6], strict=True):
+        counts, (cpu, ram, regions) = rest[: len(DRIFT)], rest[len(DRIFT) :]
+        for name, more in zip(DRIFT, counts, strict=True):
             if more:
                 one.drift[name] = one.drift.get(name, 0) + more
         known = one.known
-        known.cpu_millicores, known.ram_mib = max(known.cpu_millicores, rest[6]), max(known.ram_mib, rest[7])
-        known.regions = tuple(sorted({*known.regions, *(rest[8] or ())}))
+        known.cpu_millicores, known.ram_mib = max(known.cpu_millicores, cpu), max(known.ram_mib, ram)
+        known.regions = tuple(sorted({*known.regions, *(regions or ())}))
     for pk, traits in rows(_TRAITS, (list(TECHNOLOGIES), list(TECHNOLOGIES))):
         found[pk].known.confidential = tuple(sorted(traits))
     return found

@@ -20,7 +20,8 @@ from leases.engine.placement.budget_check import UNKNOWN, BudgetState, dollars
 from leases.engine.scheduling.decision import URGENCY
 from leases.models import Lease
 from leases.reasons import Reason
-from leases.reports.waiting_facts import Backend, Facts, Holder, Limits, Queue, Room, pk_allowed
+from leases.reports import cleaning
+from leases.reports.waiting_facts import Backend, Cleaning, Facts, Holder, Limits, Queue, Room, pk_allowed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,6 +438,8 @@ class _Look:
                 return f"{there} is in quarantine{note}", f"End it: drydock resources unquarantine {room.id}"
             if room.silent:
                 return f"{there} does not answer", f"See its checks: drydock resources show {room.id}"
+            if room.cleaning is not None:
+                return f"{there} must be cleaned first ({self._cleaning(room.cleaning)})", ""
             if room.in_maintenance:
                 return f"{there} is in maintenance", ""
             if obstacle := self._obstacle():
@@ -452,13 +455,19 @@ class _Look:
         counts = {
             "drained": room.drained,
             "in quarantine": room.quarantined,
-            "in maintenance": room.in_maintenance,
+            "being cleaned": room.unclean,
+            "in maintenance": room.in_maintenance - room.unclean,
             "silent": room.silent,
         }
         besides = "".join(f", {n} of them {what}" for what, n in counts.items() if n)
         if obstacle := self._obstacle():
             besides += f", and {room.obstructed} of them cannot be leased now, as {room.obstructed_name}: {obstacle}"
         return self._short(there, "are") + besides, ""
+
+    def _cleaning(self, found: Cleaning) -> str:
+        """Return the state of a cleaning in a few words. Only operators are told what steps said about earlier leases."""
+        said = "" if not self.asker.operator else found.sentence if found.running else found.failure
+        return cleaning.clause(running=found.running, percent=found.percent, said=said)
 
     def _obstacle(self) -> str:
         """Return the relative that is in the way of the first obstructed resource, as a clause, or an empty string."""

@@ -25,6 +25,7 @@ from leases.engine.placement import quotas as quota_checks
 from leases.engine.placement.claims import Obstacle
 from leases.engine.placement.constraints import PlacementRequest, Sql, allowed, is_free, is_obstructed, suits, takes_all
 from leases.models import Lease
+from leases.reports.cleaning import IS_CLEANED
 
 _CLASSES = 40
 """Number of request classes that one statement examines."""
@@ -45,6 +46,16 @@ class Holder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """The cleaning of a resource, without which it is not leased again. `failure` is the failure of the last attempt."""
+
+    running: bool
+    percent: int | None
+    sentence: str
+    failure: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Room:
     """The resources of a blueprint that could serve a request class, and how many of them cannot serve it now."""
 
@@ -57,6 +68,10 @@ class Room:
     drained: int = 0
     quarantined: int = 0
     in_maintenance: int = 0
+    unclean: int = 0
+    """Number of suitable resources in maintenance that must be cleaned."""
+    cleaning: Cleaning | None = None
+    """The cleaning of the first of these."""
     reserved: int = 0
     silent: int = 0
     """Number of suitable resources that are in service and do not answer."""
@@ -343,6 +358,13 @@ def _details(
     return rooms, places
 
 
+_CLEANING = f"""
+    SELECT jsonb_build_object('running', n.id IS NOT NULL, 'percent', n.percent, 'sentence', coalesce(n.sentence, ''),
+        'failure', d.message)
+    FROM leases_debt d LEFT JOIN leases_run n ON n.resource_id = d.resource_id AND {IS_CLEANED}
+    WHERE d.resource_id = r.id ORDER BY d.tries DESC, d.id LIMIT 1"""
+
+
 def _room_sql(n: int, asked: PlacementRequest) -> Sql:
     """Return SQL for the room of each blueprint for one request class."""
     may, fit, free = allowed(asked), suits(asked), is_free(replace(asked, may_be_degraded=True))
@@ -358,7 +380,7 @@ def _room_sql(n: int, asked: PlacementRequest) -> Sql:
     if asked.excluded_blueprints:
         named &= Sql("b.id <> ALL(%s)", (list(asked.excluded_blueprints),))
     suitable = f"""
-        SELECT r.*, {free.text} AS has_room, {whole.text} AS takes_all, {obstructed.text} AS obstructed, NOT (r.drained OR r.quarantined OR r.in_maintenance OR r.suspect_since IS NOT NULL) AS in_service,
+        SELECT r.*, CASE WHEN r.in_maintenance THEN ({_CLEANING}) END AS cleaning, {free.text} AS has_room, {whole.text} AS takes_all, {obstructed.text} AS obstructed, NOT (r.drained OR r.quarantined OR r.in_maintenance OR r.suspect_since IS NOT NULL) AS in_service,
             CASE WHEN r.price IS NOT NULL THEN r.price * {part} WHEN r.offer = '' THEN 0 END AS cost
         FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
             AND r.state IN ('pending', 'active') AND {fit.text} ORDER BY r.id LIMIT {_SUITABLE}"""
@@ -368,6 +390,8 @@ def _room_sql(n: int, asked: PlacementRequest) -> Sql:
             'degraded', count(*) FILTER (WHERE r.has_room AND r.health <> 'ok'), 'drained', count(*) FILTER (WHERE r.drained),
             'quarantined', count(*) FILTER (WHERE r.quarantined AND NOT r.drained),
             'in_maintenance', count(*) FILTER (WHERE r.in_maintenance AND NOT r.drained AND NOT r.quarantined),
+            'unclean', count(r.cleaning) FILTER (WHERE NOT r.drained AND NOT r.quarantined),
+            'cleaning', (array_agg(r.cleaning ORDER BY r.id) FILTER (WHERE r.cleaning IS NOT NULL))[1],
             'reserved', count(*) FILTER (WHERE r.in_service AND r.reserved_for_id IS NOT NULL AND NOT r.has_room),
             'silent', count(*) FILTER (WHERE r.suspect_since IS NOT NULL AND NOT r.drained AND NOT r.quarantined
                 AND NOT r.in_maintenance),
@@ -397,9 +421,10 @@ def _room_sql(n: int, asked: PlacementRequest) -> Sql:
 def _room(told: Mapping[str, Any]) -> Room:
     name, pk, note = told["first"] or ("", 0, "")
     same = ("authorized", "suitable", "free", "drained", "quarantined", "in_maintenance", "reserved", "silent", "cost", "used",
-            "slots", "largest", "more", "obstructed", "degraded")  # fmt: skip
+            "slots", "largest", "more", "obstructed", "degraded", "unclean")  # fmt: skip
     return Room(
-        **{one: told[one] for one in same}, obstacle=Obstacle.of(told["obstacle"]),
+        **{one: told[one] for one in same}, cleaning=Cleaning(**told["cleaning"]) if told["cleaning"] else None,
+        obstacle=Obstacle.of(told["obstacle"]),
         obstructed_name=told.get("obstructed_name", ""), name=name, id=pk, note=note,
         most_free={name: n or 0 for name, n in told["most_free"].items()},
         holders=tuple(

@@ -152,6 +152,13 @@ class TestFakeWithWaits(FakeHooks):
     more = {"flash_polls": 2, "boot_polls": 3, "destroy_polls": 2}
 
 
+class TestFakeCleanedApart(FakeHooks):
+    """Cleaning apart from the lease, in several calls."""
+
+    kind = FakeActivated()
+    more = {"clean_apart": True, "clean_polls": 2}
+
+
 class TestFakeWithHolds(FakeHooks):
     """Steps that wait for an operator's answer."""
 

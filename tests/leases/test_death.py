@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.db import connections
 
 from blueprints.fake.cloud import Cloud
+from blueprints.models import Blueprint
 from drydock.core import clock
 from leases.engine.core import database
 from leases.engine.lifecycle import release
@@ -21,7 +22,7 @@ from leases.engine.scheduling import request
 from leases.engine.upkeep import pruning
 from leases.messaging import hints
 from leases.messaging.inline import settle
-from leases.models import Event, Lease, Resource, Run, Share
+from leases.models import Debt, Event, Lease, Resource, Run, Share
 from leases.reasons import Reason
 from leases.validation.requests import read
 
@@ -37,6 +38,7 @@ def whole_life(owner: int) -> None:
         _settle_while(lambda: Lease.objects.filter(pk=lease_id, state__in=["pending", "acquired"]).exists())
         release.release(lease_id, actor="ada")
         _settle_while(lambda: Lease.objects.filter(pk=lease_id).exclude(state__in=["destroyed", "broken"]).exists())
+        _settle_while(Debt.objects.exists)
         for resource in Resource.objects.filter(state="active"):
             retirement.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough")
         _settle_while(lambda: Resource.objects.filter(gone_at=None).exists())
@@ -83,6 +85,7 @@ def stage(blueprint, owner, settings):
 def reset() -> None:
     """Everything as at the beginning, without a new database."""
     Run.objects.all().delete()
+    Debt.objects.all().delete()
     Share.objects.all().delete()
     Event.objects.all().delete()
     Lease.objects.all().delete()
@@ -129,6 +132,20 @@ def test_all_lives_pass_the_same_points(stage, tmp_path):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_a_worker_may_die_anywhere(stage, tmp_path, part):
+    die_and_go_on(stage, tmp_path, part)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", [0, 3, 6])
+def test_a_worker_may_die_anywhere_while_it_cleans_apart(stage, tmp_path, part):
+    more = {"provider": "t", "poll_seconds": 0, "clean_apart": True, "clean_polls": 1}
+    Blueprint.objects.update(config=more)
+    die_and_go_on(stage, tmp_path, part)
+
+
+def die_and_go_on(stage: User, tmp_path: Any, part: int) -> None:
+    """Kill the process at every eighth point of a whole life, and let another one finish each of them."""
     passed = points(stage, tmp_path)
     assert set(database.NAMES) == set(passed), "every kind of failpoint is passed"
     killed = Counter[str]()
@@ -151,6 +168,7 @@ def check(when: str) -> None:
     assert set(Lease.objects.values_list("state", flat=True)) == {"destroyed"}, when
     assert not Share.objects.exists(), when
     assert not Run.objects.exists(), when
+    assert not Debt.objects.exists(), when
     assert set(Resource.objects.values_list("state", flat=True)) == {"destroyed"}, when
     cloud = Cloud("t")
     assert cloud.is_empty(), when

@@ -24,6 +24,7 @@ VALUES = {
     "state": STATES, "to": STATES, "reason": {*Reason}, "of": {"lease", "resource"}, "quantile": {"0.5", "0.95", "1.0"},
     "waits_for": {"operator", "leases", "maintenance"}, "what": {"step", "expiry", "discovery"},
     "why": {"drained", "quarantined", "maintenance", "failing", "suspected", "vanished", "stopped"},
+    "stage": {"running", "owed", "failing"},
 }  # fmt: skip
 
 

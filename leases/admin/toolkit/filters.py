@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import F, Q, QuerySet
+from django.db.models import Exists, F, Q, QuerySet
 from django.http import HttpRequest
 
 from blueprints import registry
@@ -65,7 +65,7 @@ class AttentionFilter(admin.SimpleListFilter):
 
     title = "needs attention"
     parameter_name = "attention"
-    conditions: ClassVar[Mapping[str, Q | Callable[[], Q]]] = {}
+    conditions: ClassVar[Mapping[str, Q | Exists | Callable[[], Q]]] = {}
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the names of all conditions."""
@@ -99,6 +99,8 @@ class ResourceAttention(AttentionFilter):
         "quarantined": attention.QUARANTINED,
         "drained": Q(drained=True, gone_at=None),
         "in maintenance": Q(in_maintenance=True, gone_at=None),
+        "must be cleaned": attention.UNCLEAN,
+        "cleaning fails": attention.CLEANING_FAILS,
         "outdated": Q(generation__lt=F("blueprint__generation"), gone_at=None),
         "failing checks": attention.SICK,
         "unreachable": attention.UNREACHABLE,

@@ -37,6 +37,8 @@ _BADGES = {
     "no reboots": ("wait", "⊘"),
     "degraded": ("wait", "⚠"),
     "maintenance": ("wait", "⚙"),
+    "cleaning": ("work", "⚙"),
+    "cleaning owed": ("wait", "⚙"),
     "held": ("wait", "‖"),
     "outdated": ("wait", "↻"),
     "overdue": ("bad", "⚠"),

@@ -23,6 +23,7 @@ from blueprints.specs import Asked, BlueprintView, Control, HostView, LeaseView,
 from drydock.core.errors import DrydockError, NotSupported
 from drydock.core.logging import hidden, redact
 from interfaces.contract import Interface
+from interfaces.errors import LeaseEnded
 from interfaces.transport import Transport
 from leases.engine.core import installation
 from leases.engine.core.database import rows
@@ -32,7 +33,8 @@ from leases.validation.requests import invalid
 _LAST = """
     SELECT DISTINCT ON (c.need) c.id, r.state = 'active', b.kind, EXISTS (
             SELECT FROM leases_share s WHERE s.lease_id = c.id AND s.resource_id = r.id)
-        OR EXISTS (SELECT FROM leases_debt d WHERE d.lease_id = c.id AND d.resource_id = r.id)
+        OR EXISTS (SELECT FROM leases_debt d
+            WHERE d.lease_id = c.id AND d.resource_id = r.id AND d.phase = 'deactivate')
     FROM leases_lease c JOIN leases_resource r ON r.id = c.resource_id JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE c.for_resource_id = %s AND c.need <> '' AND c.need_phase = '' AND c.active_at IS NOT NULL
     ORDER BY c.need, c.id DESC"""
@@ -387,12 +389,20 @@ def held_by(
 
 
 def owed_view(debt: Debt) -> LeaseView:
-    """Return the lost lease for which a deferred cleanup is done, as it was when it was lost."""
+    """Return the lease after which a deferred cleanup is done, as it was when it ended or was lost.
+
+    The interfaces of a lease that was deactivated refuse to work.
+    """
     lease = debt.lease
     lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
+    check = _ended if debt.phase == Debt.Phase.CLEAN else None
     held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")
     parents = {name: lease_view(one) for name, pk in debt.holds.items() for one in held if one.pk == pk}
-    return replace(lease_view(lease), locks=debt.locks, parents=parents)
+    return replace(lease_view(lease, still_mine=check), locks=debt.locks, parents=parents)
+
+
+def _ended() -> None:
+    raise LeaseEnded
 
 
 def locks(**holder: int) -> dict[str, str]:

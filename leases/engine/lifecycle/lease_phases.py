@@ -73,12 +73,12 @@ def activation_failed(current: Run, answer: Failed) -> None:
     Lease.objects.filter(pk=current.lease_id).update(message=message)
     record_event("lease.activation_failed", message, lease_id=current.lease_id, resource_id=current.resource_id)
     if unreachable.told_by(current, answer) and _state(current.lease_id) == LeaseState.ACQUIRED:
-        _leave(current, answer, message)
+        _leave_silent(current, answer, message)
         return
     undo_activation(current.lease_id, current.resource_id)
 
 
-def _leave(current: Run, answer: Failed, message: str) -> None:
+def _leave_silent(current: Run, answer: Failed, message: str) -> None:
     """Move a lease to another resource because its own does not answer.
 
     The move does not count as one of the lease's attempts. Anything that the lease may have left on the resource is
@@ -96,11 +96,17 @@ def _leave(current: Run, answer: Failed, message: str) -> None:
 def deactivated(current: Run) -> None:
     """Start to clean up after a lease whose account and processes on the host a deactivation has removed.
 
-    Leases that were never active are cleaned too, because their activation may have left something behind.
+    Leases that were never active are cleaned too, because their activation may have left something behind. If the kind
+    cleans apart from the lease, the lease leaves the resource now.
     """
+    kind = registry.kind(current.resource.blueprint.kind)
     if current.debt_id is not None:
         cleanup.deactivated(current)
-    elif isinstance(registry.kind(current.resource.blueprint.kind), Cleans):
+    elif cleanup.is_apart(kind, current.resource.blueprint):
+        assert current.lease_id is not None
+        release.clean_apart(current.lease_id, current.resource, kind)
+        _leave_resource(current)
+    elif isinstance(kind, Cleans):
         start(resource_id=current.resource_id, lease_id=current.lease_id, phase="clean")
     else:
         cleaned(current)
@@ -113,6 +119,12 @@ def cleaned(current: Run) -> None:
         return
     assert current.lease is not None
     release.take_out_unless_reusable(current.lease.pk, registry.kind(current.resource.blueprint.kind))
+    _leave_resource(current)
+
+
+def _leave_resource(current: Run) -> None:
+    """End a released lease, or place a lease whose activation failed on another resource."""
+    assert current.lease is not None
     state = _state(current.lease.pk)
     if state == LeaseState.ACQUIRED:
         message = current.lease.message or "The lease could not be set up."

@@ -1,6 +1,6 @@
 """Release leases: end the owner's right, clean the resource, give back the share, and serve the next lease.
 
-The lease keeps its share during the cleaning.
+The lease keeps its share during the cleaning, unless its kind cleans apart from the lease (`resources/cleanup`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, end_siblings, start, stop, want_release
 from leases.engine.core.transitions import (
     explain,
+    lock_resource,
     record_event,
     release_lease,
     return_lease,
@@ -26,10 +27,10 @@ from leases.engine.core.transitions import (
 )
 from leases.engine.placement import claims, quotas
 from leases.engine.placement.pending import parked_with
-from leases.engine.resources import retirement
+from leases.engine.resources import cleanup, retirement
 from leases.engine.scheduling import place
 from leases.messaging import hints
-from leases.models import Lease
+from leases.models import Lease, Resource
 from leases.reasons import Reason
 from leases.states import LeaseState, ResourceState
 
@@ -184,31 +185,50 @@ def wind_down(ending: ReleaseContext, before: str) -> None:
         start(resource_id=ending.resource_id, lease_id=ending.id, phase="deactivate")
         return None
     if used and isinstance(kind, Cleans) and ending.resource_id is not None:
-        start(resource_id=ending.resource_id, lease_id=ending.id, phase="clean")
-        return None
-    if used:
+        resource = _cleaned_apart(ending.resource_id, kind)
+        if resource is None:
+            start(resource_id=ending.resource_id, lease_id=ending.id, phase="clean")
+            return None
+        clean_apart(ending.id, resource, kind)
+    elif used:
         take_out_unless_reusable(ending.id, kind)
     return give_back(ending)
 
 
-def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
-    """Take the resource out of service if no other owner may use it after this lease.
+def _cleaned_apart(resource_id: int, kind: Cleans) -> Resource | None:
+    """Return the locked resource if it is cleaned apart from its leases, or None."""
+    if type(kind).cleans_apart is Cleans.cleans_apart:
+        return None
+    lock_resource(resource_id)
+    resource = Resource.objects.select_related("blueprint").get(pk=resource_id)
+    return resource if cleanup.is_apart(registry.kind(resource.blueprint.kind), resource.blueprint) else None
+
+
+def clean_apart(lease_id: int, resource: Resource, kind: Kind) -> None:
+    """Let the resource of a deactivated lease be cleaned after the lease has left it.
+
+    A resource that Drydock built is not cleaned if no other owner may use it afterwards: it is destroyed instead. Call
+    in the transaction in which the lease leaves the resource.
+    """
+    if resource.origin == Resource.Origin.BUILT and take_out_unless_reusable(lease_id, kind):
+        return
+    cleanup.clean_apart(lease_id, resource.pk)
+
+
+def take_out_unless_reusable(lease_id: int, kind: Kind) -> bool:
+    """Take the resource out of service if no other owner may use it after this lease. Return whether that was done.
 
     Call in the transaction that gives back the share, so that no claim comes in between.
     """
     asks_the_lease = type(kind).reusable_after is not Kind.reusable_after
     if kind.reusable and not asks_the_lease:
-        return
+        return False
     lease = Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id)
     assert lease.resource is not None
-    if not asks_the_lease or not kind.reusable_after(specs.lease_view(lease)):
-        take_out_of_service(
-            lease.resource,
-            (
-                "The lease had rights that cleaning cannot undo. The resource must be re-imaged or destroyed "
-                "before it is leased again."
-            ),
-        )
+    if asks_the_lease and kind.reusable_after(specs.lease_view(lease)):
+        return False
+    take_out_of_service(lease.resource, cleanup.SPOILED)
+    return True
 
 
 def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:

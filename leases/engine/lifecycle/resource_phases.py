@@ -98,7 +98,11 @@ def _take_out(current: Run, reason: Reason, message: str, *, counts: bool = True
 
 
 def checked(current: Run) -> None:
-    """Record a successful check. The resource serves leases again, and its deferred cleanups become due."""
+    """Record a successful check. The resource serves leases again.
+
+    If it did not answer before, or failed checks, its deferred cleanups become due. Otherwise they keep their delays.
+    """
+    before = current.resource
     unreachable.clear(current.resource_id)
     run(
         "UPDATE leases_resource r SET check_failures = 0, observed = 'ok', observed_at = clock_timestamp(),"
@@ -106,7 +110,8 @@ def checked(current: Run) -> None:
         " WHERE r.id = %s AND b.id = r.blueprint_id",
         (current.resource_id,),
     )
-    cleanup.try_now(current.resource_id)
+    if before.suspect_since is not None or before.check_failures:
+        cleanup.try_now(current.resource_id)
 
 
 def check_failed(current: Run, answer: Failed) -> None:

@@ -18,7 +18,7 @@ from leases.engine.actions import needs
 from leases.engine.core.database import failpoint, rows, run, short
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event, take_out_of_service
 from leases.engine.lifecycle import phases, resource_phases
-from leases.engine.resources import failures, provision, retirement, unreachable
+from leases.engine.resources import cleanup, failures, provision, retirement, unreachable
 from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
 
@@ -293,7 +293,10 @@ def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
 
 
 def _keep(run: Run, answer: Ready) -> None:
-    """Store what a step's answer says, with the lease or the resource. For a lost lease, facts are not stored."""
+    """Store what a step's answer says, with the lease or the resource.
+
+    Facts and secrets of a deferred cleanup are stored with it, because its lease has ended or is on another resource.
+    """
     keep_aside(run, answer)
     if answer.rediscover:
         retirement.hand_back_parts(run.resource_id, answer.gone)
@@ -301,6 +304,8 @@ def _keep(run: Run, answer: Ready) -> None:
     if answer.power:
         resource_phases.keep_power(run.resource_id, answer.power)
     if run.debt_id is not None:
+        cleanup.learned(run.debt_id, answer)
+        _amend(run, answer)
         return
     if run.phase == Run.Phase.CHECK and (power := answer.facts.get("power")) in ("on", "off"):
         Resource.objects.filter(pk=run.resource_id).update(power=power)
@@ -312,6 +317,11 @@ def _keep(run: Run, answer: Ready) -> None:
         fresh.facts = {**fresh.facts, **answer.facts}
         fresh.secrets = {**(fresh.secrets or {}), **answer.secrets}
         fresh.save(update_fields=["facts", "secrets"])
+    _amend(run, answer)
+
+
+def _amend(run: Run, answer: Ready) -> None:
+    """Store what a step's answer says about the resource itself."""
     if (
         answer.attributes
         or answer.traits is not None

@@ -1,8 +1,10 @@
-"""Deferred cleanup of resources that could not be cleaned when their leases ended.
+"""Deferred cleanup: what resources must undergo after a lease has ended, before they are leased again.
 
-A resource with a deferred cleanup is in maintenance, with a message that gives the reason, and remains in maintenance
-even if its quarantine is lifted. Runs of the resource (deactivate, then clean) do the cleanup, and are repeated until
-the resource answers. Deferred cleanups end when the resource is destroyed or handed back.
+It is deferred if the resource could not be cleaned when the lease ended or was lost, or if the kind cleans apart from the
+lease (`Cleans.cleans_apart`). A resource with a deferred cleanup is in maintenance, with a message that gives the reason,
+and remains in maintenance even if its quarantine is lifted. Runs of the resource (deactivate, then clean) do the cleanup,
+and are repeated until it succeeds. After a lease that was deactivated, they only clean. Deferred cleanups end when the
+resource is destroyed or handed back.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from blueprints import registry
-from blueprints.answers import Failed
+from blueprints.answers import Failed, Ready
 from blueprints.contract import Activates, Cleans, Kind
+from blueprints.models import Blueprint
 from leases.engine.core import specs
 from leases.engine.core.database import each, rows, run, short
-from leases.engine.core.runs import start
+from leases.engine.core.runs import plan_of, start
 from leases.engine.core.transitions import lock_resource, record_event, take_out_of_service
 from leases.engine.resources import maintenance
 from leases.messaging import hints
@@ -32,6 +35,13 @@ SPOILED = (
 )
 
 
+def is_apart(kind: Kind, blueprint: Blueprint) -> bool:
+    """Return whether resources of this blueprint are cleaned apart from their leases."""
+    if not isinstance(kind, Cleans) or type(kind).cleans_apart is Cleans.cleans_apart:
+        return False
+    return kind.cleans_apart(specs.config(blueprint.kind, blueprint.config))
+
+
 def incur(lease_id: int, state: str, resource_id: int) -> None:
     """Store a deferred cleanup of this resource for a lease that ended, if the lease may have used the resource.
 
@@ -39,17 +49,35 @@ def incur(lease_id: int, state: str, resource_id: int) -> None:
     """
     used = state in (LeaseState.ACTIVE, LeaseState.RELEASED) or Run.objects.filter(lease=lease_id).exists()
     resource = Resource.objects.select_related("blueprint").get(pk=resource_id)
-    if not used or not _leaves(registry.kind(resource.blueprint.kind)):
+    kind = registry.kind(resource.blueprint.kind)
+    if not used or not _leaves(kind):
         return
-    lease = Lease.objects.get(pk=lease_id)
     held = Lease.objects.filter(for_lease=lease_id, state="active").exclude(need="").values_list("need", "pk")
-    kept = {"facts": lease.facts, "secrets": lease.secrets, "locks": specs.locks(lease_id=lease_id)}
-    Debt.objects.update_or_create(resource=resource, lease=lease, defaults={**kept, "holds": dict(held)})
+    _store(lease_id, resource_id, apart=is_apart(kind, resource.blueprint), holds=dict(held))
+    hints.after_commit("sweep")
+
+
+def clean_apart(lease_id: int, resource_id: int) -> None:
+    """Begin to clean a resource apart from a lease that was deactivated and ends in this transaction.
+
+    If the resource has another run, the cleaning begins after it. The lease and the resource must be locked, and the
+    lease must still hold its slot locks.
+    """
+    debt = _store(lease_id, resource_id, apart=True, phase=Debt.Phase.CLEAN)
+    if not _begin(debt):
+        hints.after_commit("sweep")
+
+
+def _store(lease_id: int, resource_id: int, **columns: object) -> Debt:
+    """Store a deferred cleanup with what the lease has now, and close the resource to new leases."""
+    lease = Lease.objects.get(pk=lease_id)
+    kept = {"facts": lease.facts, "secrets": lease.secrets, "locks": specs.locks(lease_id=lease_id), **columns}
+    debt, _ = Debt.objects.update_or_create(resource_id=resource_id, lease=lease, defaults=kept)
     record_event("resource.owes", "The resource is cleaned up after this lease before it is leased again.",
          resource_id=resource_id, lease_id=lease_id)  # fmt: skip
     run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s", (resource_id,))
     _explain(resource_id)
-    hints.after_commit("sweep")
+    return debt
 
 
 def _leaves(kind: Kind) -> bool:
@@ -58,9 +86,10 @@ def _leaves(kind: Kind) -> bool:
 
 
 def _explain(resource_id: int) -> None:
-    found = rows("SELECT message FROM leases_debt WHERE resource_id = %s ORDER BY id", (resource_id,))
-    said = next((message for (message,) in found if message), "")
-    leases = "a lost lease" if len(found) == 1 else f"{len(found)} lost leases"
+    found = rows("SELECT message, apart FROM leases_debt WHERE resource_id = %s ORDER BY id", (resource_id,))
+    said = next((message for message, _ in found if message), "")
+    lost = "" if any(apart for _, apart in found) else "lost "
+    leases = f"a {lost}lease" if len(found) == 1 else f"{len(found)} {lost}leases"
     message = f"The resource is cleaned up after {leases} before it is leased again." + (
         f" The last attempt failed: {said}" if said else ""
     )
@@ -78,7 +107,7 @@ _DUE = """
     WHERE d.due_at <= clock_timestamp() AND r.suspect_since IS NULL AND NOT (l.held AND l.state IN ('broken', 'destroyed')
             AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp()))
         AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)
-        AND (d.created_at < clock_timestamp() - %s::interval OR NOT EXISTS (
+        AND (d.phase = 'clean' OR d.created_at < clock_timestamp() - %s::interval OR NOT EXISTS (
             SELECT FROM leases_resource o WHERE o.id = l.for_resource_id AND o.gone_at IS NULL AND o.state <> 'active'))
     ORDER BY d.resource_id, d.tries, d.id LIMIT 200"""
 
@@ -91,12 +120,20 @@ def due() -> int:
 @short
 def _pay(debt_id: int, resource_id: int) -> bool:
     lock_resource(resource_id)
-    owed = rows(
-        "SELECT 1 FROM leases_debt d JOIN leases_resource r ON r.id = d.resource_id AND r.state = 'active'"
-        " WHERE d.id = %s",
-        (debt_id,),
-    )
-    return bool(owed) and start(resource_id=resource_id, phase="deactivate", wanted={"debt": debt_id}) is not None
+    owed = Debt.objects.filter(pk=debt_id, resource__state="active").defer("secrets", "facts").first()
+    return owed is not None and _begin(owed)
+
+
+def _begin(debt: Debt) -> bool:
+    """Start the run of a deferred cleanup. Return False if the resource has another run."""
+    if start(resource_id=debt.resource_id, phase=debt.phase, wanted={"debt": debt.pk}) is None:
+        return False
+    attempt = f" (attempt {debt.tries + 1})" if debt.tries else ""
+    record_event(
+        "resource.cleaning", f"The cleaning after lease {debt.lease_id} has begun{attempt}.",
+        resource_id=debt.resource_id, lease_id=debt.lease_id,
+    )  # fmt: skip
+    return True
 
 
 def try_now(resource_id: int) -> bool:
@@ -109,6 +146,15 @@ def try_now(resource_id: int) -> bool:
     if waited:
         hints.after_commit("sweep")
     return bool(waited)
+
+
+def learned(debt_id: int, answer: Ready) -> None:
+    """Store the facts and secrets that a step found out with the view of the lease, for the steps after it."""
+    if answer.facts or answer.secrets:
+        debt = Debt.objects.only("facts", "secrets").get(pk=debt_id)
+        debt.facts = {**debt.facts, **answer.facts}
+        debt.secrets = {**(debt.secrets or {}), **answer.secrets}
+        debt.save(update_fields=["facts", "secrets"])
 
 
 def deactivated(current: Run) -> None:
@@ -127,7 +173,7 @@ def paid(current: Run) -> None:
         take_out_of_service(debt.resource, SPOILED)
     record_event(
         "resource.cleaned",
-        "The resource was cleaned up after the lost lease.",
+        f"The resource was cleaned up after {'the lease' if debt.apart else 'the lost lease'}.",
         resource_id=debt.resource_id,
         lease_id=debt.lease_id,
     )
@@ -145,8 +191,15 @@ def unpaid(current: Run, answer: Failed) -> None:
         return
     wait = settings.DRYDOCK.step_backoff_seconds * 2 ** min(debt.tries, 20)
     later = Now() + dt.timedelta(seconds=min(wait, settings.DRYDOCK.step_backoff_limit_seconds))
-    Debt.objects.filter(pk=debt.pk).update(tries=F("tries") + 1, message=answer.message[:2000], due_at=later)
+    said = f"{_step(current)}: {answer.message}"
+    Debt.objects.filter(pk=debt.pk).update(tries=F("tries") + 1, message=said[:2000], due_at=later)
     _explain(debt.resource_id)
+
+
+def _step(current: Run) -> str:
+    """Return the step at which a run ended, as `phase.step`."""
+    plan = plan_of(current.resource.blueprint.kind, current.phase, current.wanted)
+    return f"{current.phase}.{plan[current.position].name}" if current.position < len(plan) else current.phase
 
 
 def _of(current: Run) -> Debt:
@@ -160,5 +213,9 @@ def _settle(debt: Debt) -> None:
         _explain(debt.resource_id)
         hints.after_commit("sweep")
         return
-    run("UPDATE leases_resource SET reason = %s, message = '' WHERE id = %s", (Reason.READY, debt.resource_id))
+    run(
+        "UPDATE leases_resource SET reason = %s, message = '',"
+        " idle_since = CASE WHEN idle_since IS NOT NULL THEN clock_timestamp() END WHERE id = %s",
+        (Reason.READY, debt.resource_id),
+    )
     maintenance.lift_unless_needed(debt.resource_id)

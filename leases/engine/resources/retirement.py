@@ -24,11 +24,20 @@ def retire_idle(
 
     A resource that is only outdated is updated if its kind can do so; any other resource is destroyed. If `unwanted` is
     true, a resource that is still being built is retired only if the blueprint's minimum does not need it.
+
+    A resource that Drydock did not build, and that is cleaned apart from its leases, is not handed back before it is
+    clean.
     """
     try:
         return _retire(resource_id, reason, message, actor, unwanted)
     except Busy:
         return False
+
+
+KEPT_UNTIL_CLEAN = """
+    r.origin IN ('registered', 'discovered')
+    AND EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id AND d.apart)"""
+"""SQL that is true if resource `r` is not handed back before its deferred cleanup is done."""
 
 
 @short
@@ -38,7 +47,8 @@ def _retire(resource_id: int, reason: str, message: str, actor: str, unwanted: b
         "SELECT r.state, b.min_ready, b.kind, b.generation FROM leases_resource r"
         " JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.id = %s AND r.used_slots = 0 AND r.state IN ('pending', 'active') AND NOT EXISTS (SELECT"
-        " FROM leases_run n WHERE n.resource_id = r.id AND n.phase = 'act') FOR NO KEY UPDATE OF r",
+        " FROM leases_run n WHERE n.resource_id = r.id AND n.phase = 'act')"
+        f" AND NOT ({KEPT_UNTIL_CLEAN}) FOR NO KEY UPDATE OF r",
         (resource_id,),
     )
     if not found or (unwanted and found[0][1] > 0) or rolled is False:
@@ -95,16 +105,17 @@ def _may_roll(resource_id: int) -> bool | None:
 
 _IN_USE = """
     SELECT FROM leases_share s WHERE s.resource_id IN (SELECT id FROM drydock_below(r.id))
+    UNION ALL SELECT FROM leases_debt d WHERE d.apart AND d.resource_id IN (SELECT id FROM drydock_below(r.id))
     UNION ALL SELECT FROM leases_resource a WHERE a.whole_lease_id IS NOT NULL
         AND a.id IN (SELECT id FROM drydock_above(r.id))"""
-"""Leases on parts of the resource `r`, and on the whole of something that it is part of."""
+"""Leases on parts of the resource `r`, parts that must be cleaned, and leases on the whole of something around it."""
 
 
 def begin_update(resource_id: int, generation: int) -> bool:
     """Start an in-place update of an idle resource.
 
-    Returns False if the resource, or a resource above or below it, is leased, or if the resource is not active, awaits
-    cleanup or has a run. Call inside a transaction.
+    Returns False if the resource, or a resource above or below it, is leased, if the resource or a part of it awaits
+    cleanup, or if the resource is not active or has a run. Call inside a transaction.
     """
     # Closed first: the statement after this one sees every lease that came before, and no lease comes after it.
     closed = rows("SELECT in_maintenance FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))

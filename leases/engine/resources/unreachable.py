@@ -16,7 +16,7 @@ from blueprints.specs import Owned
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.transitions import explain, lock_holders, record_event, wake_relatives
 from leases.messaging import hints
-from leases.models import Lease, Resource, Run
+from leases.models import Debt, Lease, Resource, Run
 from leases.reasons import Reason
 from leases.signals import interruption_announced
 from leases.states import SUSPECTED, VANISHED
@@ -42,15 +42,22 @@ def ends_phase(current: Run, answer: Failed) -> bool:
     The first check or update of a registered resource ends at any failure, and later starts again from its first step.
     Other phases end at once only if the resource did not respond: a lease is then moved to another resource, a check
     counts as failed, and a cleaning is repeated once the resource responds. The exception is the cleaning of a resource
-    that Drydock built. It is retried like other steps, because the resource is destroyed if it cannot be cleaned.
+    that Drydock built, unless its lease was lost. It is retried like other steps, because the resource is destroyed if
+    it cannot be cleaned.
     """
     registered = current.resource.origin == Resource.Origin.REGISTERED
     if registered and current.phase in (Run.Phase.BUILD, Run.Phase.UPDATE):
         return True
     if not told_by(current, answer):
         return False
-    cleans_ours = current.resource.origin == Resource.Origin.BUILT and current.debt_id is None
+    cleans_ours = current.resource.origin == Resource.Origin.BUILT and not _cleans_lost(current)
     return current.phase in _AT_ONCE or not cleans_ours
+
+
+def _cleans_lost(current: Run) -> bool:
+    """Return whether a run is the cleanup after a lost lease."""
+    lost = Debt.objects.filter(pk=current.debt_id or 0).exclude(phase=Debt.Phase.CLEAN)
+    return current.debt_id is not None and lost.exists()
 
 
 def notice(current: Run, answer: Failed) -> None:

@@ -22,9 +22,13 @@ from leases.messaging import hints
 from leases.reasons import Reason
 
 _BATCH = 200
-_FREE = """
-    r.state = 'active' AND r.used_slots = 0 AND r.reserved_for_id IS NULL AND NOT r.in_maintenance
+_UNUSED = """
+    r.state = 'active' AND r.used_slots = 0 AND r.reserved_for_id IS NULL
     AND r.origin = 'built' AND r.gone_at IS NULL AND r.idle_since IS NOT NULL"""
+_FREE = f"{_UNUSED} AND NOT r.in_maintenance"
+_FREE_OR_UNCLEAN = f"""
+    {_UNUSED} AND (NOT r.in_maintenance OR EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id AND d.apart))"""
+"""As `_FREE`, and resources that must be cleaned. A resource that must go anyway is destroyed without being cleaned."""
 _OF = f"SELECT r.id, r.idle_since FROM leases_resource r WHERE r.blueprint_id = b.id AND {_FREE}"
 _IDLE = f"""
     SELECT i.id FROM blueprints_blueprint b CROSS JOIN LATERAL (
@@ -36,11 +40,13 @@ _IDLE = f"""
     WHERE b.idle_timeout IS NOT NULL LIMIT {_BATCH}"""
 """Resources that have been idle for too long and are not needed to keep the blueprint's minimum ready."""
 _OLD = f"""
-    SELECT r.id FROM leases_resource r WHERE {_FREE} AND r.dies_at <= statement_timestamp()
+    SELECT r.id FROM leases_resource r WHERE {_FREE_OR_UNCLEAN} AND r.dies_at <= statement_timestamp()
     ORDER BY r.dies_at LIMIT {_BATCH}"""
 _DRAINED = f"""
-    SELECT r.id FROM leases_resource r WHERE r.drained AND {_FREE} AND NOT r.quarantined
-    UNION SELECT i.id FROM blueprints_blueprint b CROSS JOIN LATERAL ({_OF} AND NOT r.quarantined LIMIT {_BATCH}) i
+    SELECT r.id FROM leases_resource r WHERE r.drained AND {_FREE_OR_UNCLEAN} AND NOT r.quarantined
+    UNION SELECT i.id FROM blueprints_blueprint b CROSS JOIN LATERAL (
+        SELECT r.id FROM leases_resource r WHERE r.blueprint_id = b.id AND {_FREE_OR_UNCLEAN} AND NOT r.quarantined
+        LIMIT {_BATCH}) i
         WHERE b.drained LIMIT {_BATCH}"""
 _OVER = f"""
     SELECT i.id FROM blueprints_blueprint b CROSS JOIN LATERAL ({_OF} ORDER BY r.idle_since, r.id LIMIT 1) i
@@ -190,7 +196,8 @@ def check_due() -> int:
         " AND r.used_slots = 0 FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.state = 'active' AND r.check_at <= statement_timestamp() "
         " AND (b.check_interval IS NOT NULL OR r.suspect_since IS NOT NULL)"
-        " AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' ORDER BY r.check_at LIMIT 200"
+        " AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' AND NOT EXISTS ("
+        " SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) ORDER BY r.check_at LIMIT 200"
     )
     return each(_check, found)
 
