@@ -204,6 +204,11 @@ class Environment(BaseSettings):
     attention_wait_seconds: float = setting(900.0, "A lease that waits longer than this for capacity or for cleaning is listed under attention.", gt=0)
     lock_timeout_ms: int = setting(1000, "How long a claim waits for a row that another claim has locked.", ge=1)
 
+    # Attestation
+    attestation_collateral: Folder | None = setting(None, "Folder with answers of Intel's provisioning certification service (TCB information, identity of the quoting enclave, certificate chain, revocation lists), with which TDX quotes are compared. It is read at each attestation. Unset: revocation and TCB status are not checked.")
+    attestation_root: Folder | None = setting(None, "File with the root certificate, in PEM format, that TDX quotes must lead to. Unset: Intel's SGX Root CA.")
+    attestation_tcb: Words = setting(("UpToDate",), "Intel's statuses of a TCB that are accepted, comma separated, such as `UpToDate,SWHardeningNeeded`.")
+
     # Private engines
     engine_linger_seconds: float = setting(1.0, "The private engines stop this long after their last user exits.", ge=0)
     engine_deadline_seconds: float = setting(120.0, "Longest time for a private engine to start.", gt=0)

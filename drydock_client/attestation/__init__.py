@@ -9,7 +9,7 @@ from drydock_client.attestation.collateral import Collateral, load_files, load_f
 from drydock_client.attestation.evidence import Evidence, read_evidence, verify_evidence, write_evidence
 from drydock_client.attestation.quote import LARGEST_QUOTE, AttestationError, Quote, parse_quote
 from drydock_client.attestation.tcb import STATUSES, UP_TO_DATE
-from drydock_client.attestation.verdict import CHECKS, CheckResult, Verdict
+from drydock_client.attestation.verdict import CHECKS, Verdict
 from drydock_client.attestation.verification import (
     Expected,
     lease_context,
@@ -26,7 +26,6 @@ __all__ = [
     "STATUSES",
     "UP_TO_DATE",
     "AttestationError",
-    "CheckResult",
     "Collateral",
     "Evidence",
     "Expected",

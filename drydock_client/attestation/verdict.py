@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
-Outcome = Literal["passed", "failed", "not checked"]
+from drydock_client.values import CheckResult
+from drydock_client.values.attestation import summary
 
 CHECKS: dict[str, str] = {
     "quote_signature": "the attestation key signed the quote",
@@ -23,15 +23,6 @@ CHECKS: dict[str, str] = {
     "nonce": "the report data contains the nonce",
 }
 """Maps the name of each check, in the order of a verdict, to what it means if it passes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckResult:
-    """The outcome of one of `CHECKS`: passed, failed or not checked. `message` is a sentence for people."""
-
-    name: str
-    outcome: Outcome
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +64,7 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence."""
-        if self.failed:
-            first, others = self.failed[0], len(self.failed) - 1
-            more = f" {others} more {'check' if others == 1 else 'checks'} failed." if others else ""
-            return f"The TDX quote is not trustworthy ({first.name}): {first.message}{more}"
-        good = len(self.checks) - len(self.unchecked)
-        missing = f" Not checked: {', '.join(self.unchecked)}." if self.unchecked else ""
-        return f"The TDX quote passed {good} of {len(self.checks)} checks.{missing}"
+        return summary(self.checks)
 
 
 def passed(name: str, message: str) -> CheckResult:

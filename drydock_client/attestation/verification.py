@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from drydock_client.attestation import certificates, tcb
 from drydock_client.attestation.collateral import Collateral, Statement
 from drydock_client.attestation.quote import AttestationError, Quote, parse_quote
-from drydock_client.attestation.verdict import CheckResult, Verdict, failed, in_order, not_checked, passed
+from drydock_client.attestation.verdict import Verdict, failed, in_order, not_checked, passed
+from drydock_client.values import CheckResult
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
