@@ -4,6 +4,6 @@
 which owners can run without a server. What the machine returns is untrusted: a guest that lies fails the checks.
 """
 
-from leases.attestation.evidence import attest, evidence_of, newest
+from leases.attestation.evidence import attest, evidence_of, newest, sentence
 
-__all__ = ["attest", "evidence_of", "newest"]
+__all__ = ["attest", "evidence_of", "newest", "sentence"]

@@ -116,6 +116,11 @@ def newest(lease: Lease) -> list[EvidenceInfo]:
     return [_info(row) for row in LeaseEvidence.objects.filter(lease=lease).order_by("-pk")[:KEPT]]
 
 
+def sentence(row: LeaseEvidence) -> str:
+    """Return the verdict of stored evidence in a sentence."""
+    return from_json(Verdict, row.verdict).sentence
+
+
 def _info(row: LeaseEvidence) -> EvidenceInfo:
     verdict = from_json(Verdict, row.verdict)
     return EvidenceInfo(
