@@ -328,6 +328,10 @@ def test_a_chain_is_read_from_the_header_of_intels_service_too():
     made = quotes.maker()
     header = pem(made.signer, made.root).decode().replace(" ", "%20").replace("\n", "%0A").encode()
     assert len(load_files({"header": header}).signer_chain) == 2
+    dumped = b"HTTP/1.1 200 OK\r\nRequest-ID: 1%2F2\r\nTCB-Info-Issuer-Chain: " + header + b"\r\nDate: now\r\n\r\n"
+    assert len(load_files({"headers": dumped}).signer_chain) == 2
+    of_the_list = pem(made.platform, made.root).decode().replace(" ", "%20").replace("\n", "%0A").encode()
+    assert load_files({"headers": b"SGX-PCK-CRL-Issuer-Chain: " + of_the_list}).signer_chain == ()
 
 
 def test_collateral_is_read_from_a_folder(tmp_path):
