@@ -6,7 +6,7 @@ It is imported when a function is called, so that the client can be used without
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,12 @@ INTEL_ROOT = "44a0196b2b99f889b8e149e95b807a350e7424964399e885a7cbb8ccfab674d3"
 _MOST_CERTIFICATES = 8
 _SGX = "1.2.840.113741.1.13.1"
 """The extension of PCK certificates (Intel SGX PCK Certificate and Certificate Revocation List Profile, 1.3.5)."""
+_PCK = "PCK certificate"
+_PREFIX = bytes.fromhex("2a864886f84d010d01")
+"""The same object identifier in DER."""
+_INTEGER, _OCTETS, _IDENTIFIER, _SEQUENCE = 0x02, 0x04, 0x06, 0x30
+_LONG_LENGTHS = {0x81: 1, 0x82: 2}
+"""Maps the first byte of a long length in DER to the number of bytes that follow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,58 +243,75 @@ def platform_of(certificate: Certificate) -> Platform:
     """Return the processor that a PCK certificate names. Raises AttestationError if it is not such a certificate."""
     from cryptography.x509 import ExtensionNotFound, ObjectIdentifier, UnrecognizedExtension
 
-    where = "PCK certificate"
     try:
         found = certificate.extensions.get_extension_for_oid(ObjectIdentifier(_SGX)).value
     except ExtensionNotFound:
-        raise AttestationError(where, f"{name_of(certificate)} has no SGX extension ({_SGX}).") from None
+        raise AttestationError(_PCK, f"{name_of(certificate)} has no SGX extension ({_SGX}).") from None
     assert isinstance(found, UnrecognizedExtension)
-    fields = dict(_pairs(found.value, where))
-    tcb = {oid[-1]: value for oid, value in _pairs(_field(fields, 2, 0x30, where), where, wrapped=False)}
+    return read_extension(found.value)
+
+
+def read_extension(content: bytes) -> Platform:
+    """Read the SGX extension of a PCK certificate, in DER. Raises AttestationError."""
+    ((tag, whole),) = _elements(content, most=1)
+    fields = _pairs(whole if tag == _SEQUENCE else b"", _PREFIX)
+    tcb = _pairs(_field(fields, 2, _SEQUENCE), _PREFIX + b"\x02")
     return Platform(
-        fmspc=_field(fields, 4, 0x04, where).hex(), pce_id=_field(fields, 3, 0x04, where).hex(),
-        components=tuple(_number(tcb, n, where) for n in range(1, 17)), pce_svn=_number(tcb, 17, where),
+        fmspc=_field(fields, 4, _OCTETS).hex(), pce_id=_field(fields, 3, _OCTETS).hex(),
+        components=tuple(_number(tcb, n) for n in range(1, 17)), pce_svn=_number(tcb, 17),
     )  # fmt: skip
 
 
-def _field(fields: dict[bytes, tuple[int, bytes]], last: int, tag: int, where: str) -> bytes:
-    """Return the value of the field whose object identifier ends in `last`."""
-    for oid, (found, value) in fields.items():
-        if oid[-1] == last and found == tag:
-            return value
-    raise AttestationError(where, f"The SGX extension has no field {_SGX}.{last}.")
+_Element = tuple[int, bytes]
+"""Tag and content of a value in DER."""
 
 
-def _number(tcb: dict[int, tuple[int, bytes]], last: int, where: str) -> int:
-    tag, value = tcb.get(last, (0, b""))
-    if tag != 0x02 or not 1 <= len(value) <= 3 or value[0] & 0x80:
-        raise AttestationError(where, f"The SGX extension has no number {_SGX}.2.{last}.")
+def _field(fields: Mapping[int, _Element], number: int, tag: int) -> bytes:
+    found, value = fields.get(number, (0, b""))
+    if found != tag:
+        raise AttestationError(_PCK, f"The SGX extension has no field {_SGX}.{number}.")
+    return value
+
+
+def _number(tcb: Mapping[int, _Element], number: int) -> int:
+    value = _field(tcb, number, _INTEGER)
+    if not 1 <= len(value) <= 3 or value[0] & 0x80:
+        raise AttestationError(_PCK, f"The SVN {number} in the SGX extension is out of range.")
     return int.from_bytes(value, "big")
 
 
-def _pairs(content: bytes, where: str, *, wrapped: bool = True) -> Iterator[tuple[bytes, tuple[int, bytes]]]:
-    """Yield the pairs of object identifier and value of an ASN.1 sequence of sequences in DER."""
-    if wrapped:
-        ((tag, content),) = _elements(content, where, 1)
-    for tag, pair in _elements(content, where, 32):
-        parts = _elements(pair, where, 2)
-        if tag != 0x30 or len(parts) != 2 or parts[0][0] != 0x06 or not parts[0][1]:
-            raise AttestationError(where, "The SGX extension is not a sequence of pairs.")
-        yield parts[0][1], parts[1]
-
-
-def _elements(content: bytes, where: str, most: int) -> list[tuple[int, bytes]]:
-    """Return tag and value of the one to `most` elements in a DER encoding. Lengths of up to two bytes are read."""
-    found, at = [], 0
-    while at < len(content):
-        head = content[at : at + 4]
-        extra = {0x81: 1, 0x82: 2}.get(head[1], 0) if len(head) > 1 else 0
-        start = at + 2 + extra
-        length = int.from_bytes(head[2 : 2 + extra], "big") if extra else head[1] if len(head) > 1 else 0x80
-        if len(found) == most or start > len(content) or (not extra and length > 0x7F) or start + length > len(content):
-            raise AttestationError(where, f"The SGX extension cannot be read at offset {at}.")
-        found.append((head[0], content[start : start + length]))
-        at = start + length
-    if not found:
-        raise AttestationError(where, "The SGX extension is empty.")
+def _pairs(content: bytes, prefix: bytes) -> dict[int, _Element]:
+    """Read pairs of object identifier and value. Return the values by the number that follows `prefix`."""
+    found = {}
+    for tag, pair in _elements(content, most=32):
+        parts = _elements(pair, most=2)
+        if tag != _SEQUENCE or len(parts) != 2 or parts[0][0] != _IDENTIFIER:
+            raise AttestationError(_PCK, "The SGX extension is not a sequence of pairs.")
+        identifier, value = parts[0][1], parts[1]
+        if identifier[:-1] == prefix:
+            found[identifier[-1]] = value
     return found
+
+
+def _elements(content: bytes, *, most: int) -> list[_Element]:
+    """Read one to `most` values that follow one another in DER."""
+    found: list[_Element] = []
+    at = 0
+    while at < len(content) and len(found) < most:
+        start, end = _extent(content, at)
+        found.append((content[at], content[start:end]))
+        at = end
+    if not found or at < len(content):
+        raise AttestationError(_PCK, f"The SGX extension cannot be read at offset {at}.")
+    return found
+
+
+def _extent(content: bytes, at: int) -> tuple[int, int]:
+    """Return where the content of a value begins and ends. Its length has at most two bytes of its own."""
+    first = content[at + 1] if at + 1 < len(content) else 0xFF
+    more = _LONG_LENGTHS.get(first, 0)
+    start = at + 2 + more
+    length = int.from_bytes(content[at + 2 : start], "big") if more else first
+    if (first > 0x7F and not more) or start + length > len(content):
+        raise AttestationError(_PCK, f"The SGX extension cannot be read at offset {at}.")
+    return start, start + length

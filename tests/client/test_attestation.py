@@ -446,12 +446,20 @@ def test_no_collateral_makes_the_verification_fail_otherwise(content, name, plac
         verify(good_quote(), expected(quotes.maker(), collateral=load_files(files)), AT)
 
 
-@given(content=st.binary(max_size=400))
-@settings(max_examples=60, deadline=None)
-def test_no_extension_of_a_certificate_makes_its_reader_fail_otherwise(content):
-    for given_ in (content, quotes.sgx_extension()[:300] + content):
+@given(place=st.integers(0, 1000), content=st.binary(min_size=1, max_size=40), cut=st.integers(0, 1000))
+@settings(max_examples=200, deadline=None)
+def test_no_extension_of_a_certificate_makes_its_reader_fail_otherwise(place, content, cut):
+    good = quotes.sgx_extension()
+    place %= len(good)
+    changed = good[:place] + content + good[place + len(content) :]
+    for one in (content, changed, changed[: cut % len(changed)], good[:place]):
         with contextlib.suppress(AttestationError):
-            list(certificates._pairs(given_, "PCK certificate"))
+            certificates.read_extension(one)
+
+
+def test_the_extension_of_a_certificate_names_the_processor():
+    found = certificates.read_extension(quotes.sgx_extension())
+    assert found == certificates.Platform(fmspc=quotes.FMSPC, pce_id="0000", components=quotes.SVNS, pce_svn=13)
 
 
 def test_evidence_is_written_read_and_verified_anew():
