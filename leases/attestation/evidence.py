@@ -48,11 +48,25 @@ def attest(who: Caller, lease_id: int, *, nonce: str = "", mr_td: Sequence[str] 
         )  # fmt: skip
     shell = command(who, lease_id)
     found = guest.fetch(shell, attestation.report_data(expected.nonce, expected.context))
+    return _keep(who, lease, found, expected, _verdict(found, expected), chosen=bool(nonce))
+
+
+def _verdict(found: GuestQuote, expected: Expected) -> Verdict:
     try:
-        verdict = attestation.verify(found.quote, expected, clock.now())
+        attestation.parse_quote(found.quote)
     except AttestationError as error:
         raise Conflict(f"The guest returned something else than a TDX quote. {error}", field="lease") from None
-    return _keep(who, lease, found, expected, verdict, chosen=bool(nonce))
+    try:
+        return attestation.verify(found.quote, expected, clock.now())
+    except AttestationError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> Conflict:
+    return Conflict(
+        f"What quotes are compared with cannot be read. {error}",
+        hint="An operator can correct DRYDOCK_ATTESTATION_COLLATERAL and DRYDOCK_ATTESTATION_ROOT.",
+    )
 
 
 def _expected(lease_id: int, nonce: str, mr_td: Sequence[str]) -> Expected:
@@ -70,10 +84,7 @@ def _expected(lease_id: int, nonce: str, mr_td: Sequence[str]) -> Expected:
         collateral = attestation.load_folder(folder) if folder else attestation.Collateral()
         root = _root(chosen.attestation_root) if chosen.attestation_root else attestation.INTEL_ROOT
     except (AttestationError, OSError) as error:
-        raise Conflict(
-            f"What quotes are compared with cannot be read. {error}",
-            hint="An operator can correct DRYDOCK_ATTESTATION_COLLATERAL and DRYDOCK_ATTESTATION_ROOT.",
-        ) from None
+        raise _unreadable(error) from None
     return Expected(
         nonce=given, context=attestation.lease_context(lease_id), mr_tds=values, root=root, collateral=collateral,
         tcb_statuses=frozenset(chosen.attestation_tcb),

@@ -160,12 +160,18 @@ def test_the_accepted_statuses_of_a_tcb_are_a_setting(lease, client, tdx, settle
     assert client.attest(lease.pk).passed
 
 
-def test_damaged_collateral_is_the_operators(lease, client, tdx, settled):
-    settled(broken=b'{"tcbInfo":')
-    with pytest.raises(Conflict, match="broken: It is neither TCB information") as caught:
+def test_damaged_collateral_is_the_operators(lease, client, tdx, settled, made):
+    settled(tcb=b'{"tcbInfo":')
+    with pytest.raises(Conflict, match="tcb: It is neither TCB information") as caught:
         client.attest(lease.pk)
     assert "DRYDOCK_ATTESTATION_COLLATERAL" in caught.value.hint
     assert not tdx.asked
+    now = dt.datetime.now(dt.UTC)
+    settled(**made.files(at=now, tcb=made.tcb_info(at=now, tcbLevels=[7])))
+    with pytest.raises(Conflict, match="tcb: The TCB levels are malformed") as caught:
+        client.attest(lease.pk)
+    assert "DRYDOCK_ATTESTATION_COLLATERAL" in caught.value.hint
+    assert LeaseEvidence.objects.count() == 0
 
 
 def test_an_answer_that_is_no_quote_is_refused_and_not_kept(lease, client, tdx, settled):

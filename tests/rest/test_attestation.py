@@ -13,6 +13,7 @@ from drydock.cli.program import app
 from drydock.cli.toolkit import options
 from leases.local import LocalClient
 from leases.operations.callers import caller
+from leases.places import PLACES
 from tests.client.quotes import MR_TD, pem
 from tests.leases.test_attestation import NONCE, lease, made, settled, tdx
 
@@ -75,6 +76,18 @@ def test_evidence_is_saved_and_verified_without_a_server(lease, tdx, settled, dr
     found = json.loads(drydock(*verify, "--collateral", folder, "--accept", "SWHardeningNeeded", "--json"))
     assert (found["passed"], found["tcb_status"], found["lease"]) == (True, "SWHardeningNeeded", lease.pk)
     assert len(tdx.asked) == asked
+
+
+def test_a_request_that_waits_for_the_guest_holds_a_place(lease, tdx, settled, api, owner, made):
+    held: list[int] = []
+
+    def answer(asked: bytes) -> bytes:
+        held.append(PLACES._taken.total())
+        return made.quote(asked)
+
+    tdx.answer = answer
+    api(owner)("POST", f"leases/{lease.pk}/attest", {})
+    assert held == [1]
 
 
 def test_a_failed_check_ends_with_an_exit_code(lease, tdx, settled, drydock, made):
