@@ -154,6 +154,8 @@ def _verify(
         output.emit({**vars(verdict), "passed": verdict.passed, "message": verdict.sentence, "lease": evidence.lease})
     else:
         _print(verdict.sentence, verdict.checks, _facts(evidence, verdict))
+        if unused := expected.collateral.unused:
+            output.say(f"Files in {collateral} that are not collateral: {', '.join(unused)}")
     _exit(passed=verdict.passed)
 
 

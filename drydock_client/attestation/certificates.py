@@ -161,6 +161,15 @@ def _may_sign(issuer: Certificate, below: int) -> bool:
     return basic.ca and usage.key_cert_sign and not long
 
 
+def _may_revoke(issuer: Certificate) -> bool:
+    from cryptography.x509 import ExtensionNotFound, KeyUsage
+
+    try:
+        return issuer.extensions.get_extension_for_class(KeyUsage).value.crl_sign
+    except ExtensionNotFound:
+        return False
+
+
 def name_of(certificate: Certificate) -> str:
     """Return the common name of a certificate, for messages."""
     return _common_name(certificate.subject)
@@ -221,7 +230,7 @@ def _list_problem(one: CertificateRevocationList, issuer: Certificate, at: dt.da
         good = one.is_signature_valid(issuer.public_key())  # type: ignore[arg-type]
     except _errors():
         good = False
-    if not good:
+    if not good or not _may_revoke(issuer):
         return f"The revocation list of {name_of(issuer)} was not signed by it."
     if one.last_update_utc > at:
         return f"The revocation list of {name_of(issuer)} was issued on {_day(one.last_update_utc)}, after {_day(at)}."

@@ -19,7 +19,6 @@ _TD10_BODY, _TD15_BODY, _QE_REPORT = 584, 648, 384
 _BODIES = {2: _TD10_BODY, 3: _TD15_BODY}
 """Maps the body types of version 5 that belong to a TD to their sizes: TDX 1.0 and TDX 1.5."""
 _QE_CERTIFICATION, _PCK_CHAIN = 6, 5
-_INTEL_QE = bytes.fromhex("939a7233f79c4ca9940a0db3957f0607")
 
 
 class AttestationError(InvalidRequest):
@@ -99,6 +98,7 @@ class Quote:
 
     version: int
     qe_vendor: bytes
+    """The id of the vendor of the quoting enclave, which is not compared: the chain decides."""
     report: TdReport
     signed: bytes
     signature: bytes
@@ -113,11 +113,6 @@ class Quote:
     """Certificates in PEM format, beginning with the provisioning certification key (PCK) of the processor."""
     unsigned_rest: int
     """The number of bytes after the signature data, which nothing protects and nothing here reads."""
-
-    @property
-    def known_vendor(self) -> bool:
-        """Whether the quoting enclave says that it is Intel's."""
-        return self.qe_vendor == _INTEL_QE
 
 
 class _Reader:

@@ -73,6 +73,9 @@ def test_evidence_is_saved_and_verified_without_a_server(lease, tdx, settled, dr
     assert "not trustworthy (chain)" in drydock("attest", "--verify", file, code=1)
     assert "not trustworthy (validity)" in drydock(*verify, "--at", "2020-01-01T00:00Z", code=1)
     assert "SWHardeningNeeded" in drydock(*verify, "--collateral", folder, code=1)
+    (folder / "notes").write_text("as of today")
+    said = drydock(*verify, "--collateral", folder, "--accept", "SWHardeningNeeded")
+    assert said.rstrip().endswith(f"Files in {folder} that are not collateral: notes")
     found = json.loads(drydock(*verify, "--collateral", folder, "--accept", "SWHardeningNeeded", "--json"))
     assert (found["passed"], found["tcb_status"], found["lease"]) == (True, "SWHardeningNeeded", lease.pk)
     assert len(tdx.asked) == asked
