@@ -207,6 +207,11 @@ class Environment(BaseSettings):
     # Machines
     bmc_commands: str = setting("", "Folder of the programs that registrations of machines with the BMC driver `command` may name. Only programs that nobody except root and Drydock's user can change are run. Empty: none.", pattern="^(/.*)?$")
 
+    # Attestation
+    attestation_collateral: Folder | None = setting(None, "Folder with answers of Intel's provisioning certification service (TCB information, identity of the quoting enclave, certificate chain, revocation lists), with which TDX quotes are compared. It is read at each attestation. Unset: revocation and TCB status are not checked.")
+    attestation_root: Folder | None = setting(None, "File with the root certificate, in PEM format, that TDX quotes must lead to. Unset: Intel's SGX Root CA.")
+    attestation_tcb: Words = setting(("UpToDate",), "Intel's statuses of a TCB that are accepted, comma separated, such as `UpToDate,SWHardeningNeeded`.")
+
     # Private engines
     engine_linger_seconds: float = setting(1.0, "The private engines stop this long after their last user exits.", ge=0)
     engine_deadline_seconds: float = setting(120.0, "Longest time for a private engine to start.", gt=0)

@@ -1,11 +1,12 @@
-"""The machine of a lease: its status, the actions on it, and its console output."""
+"""The machine of a lease: its status, the actions on it, its console output, and its attestation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import ConsoleInfo, MachineInfo
+from drydock_client.values import ConsoleInfo, EvidenceInfo, MachineInfo
 
 ACTS = ("stop", "start", "reboot", "resize", "change-type", "tags")
 
@@ -61,6 +62,22 @@ class Machines(Operations):
     @operation("POST", "resources/{id}/console", "Read the console of a machine", scope="operate", host="resource")
     def resource_console(self, id: int) -> ConsoleInfo:
         """Return the last 64 KiB of the machine's console output, with secrets removed. Records an event."""
+
+    @operation(
+        "POST", "leases/{id}/attest", "Attest the machine of a lease", scope="lease", body="Attestation", host="lease"
+    )
+    def attest(self, id: int, *, nonce: str = "", mr_td: Sequence[str] = ()) -> EvidenceInfo:
+        """Fetch a TDX quote from the machine of an active lease, verify it, and keep it with the lease.
+
+        The quote answers `nonce`, 16 to 64 bytes in hexadecimal digits; if it is empty, the server makes one. `mr_td`
+        contains the accepted values of MR_TD. A quote that is not trustworthy is kept too: see `passed` and `checks`.
+        Raises NotSupported if the lease is not a host, or if the machine cannot make a TDX quote; Conflict if what the
+        machine returned is not a TDX quote.
+        """
+
+    @operation("GET", "leases/{id}/evidence", "List the attestation evidence of a lease")
+    def evidence(self, id: int) -> list[EvidenceInfo]:
+        """Return the attestation evidence that is kept with a lease, the newest first: at most 10."""
 
     def machine(self, id: int, *, resource: bool = False) -> MachineInfo:
         """Return a machine's power, instance type, tags, capabilities and current action.

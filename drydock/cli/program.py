@@ -6,6 +6,7 @@ import typer
 
 from drydock.cli import (
     agents,
+    attestation,
     blueprints,
     costs,
     credentials,
@@ -50,7 +51,7 @@ for add in (
     validation.add_validate, users.add_users, permissions.add_authorizations, permissions.add_quotas,
     costs.add_budgets, costs.add_usage, events.add_events, events.add_upkeep, users.add_tokens, users.add_login,
     installation.add_installation, installation.add_operating, installation.add_secrets, fleet.add_orphans,
-    hardware.add_hardware, machines.add_machines, ssh.add_ssh, ssh.add_ssh_config,
+    hardware.add_hardware, machines.add_machines, attestation.add_attest, ssh.add_ssh, ssh.add_ssh_config,
 ):  # fmt: skip
     add(app)
 

@@ -49,6 +49,7 @@ EVENTS: Mapping[str, str] = {
     "installation.suspended": "The installation was suspended; the message has the reason.",
     "installation.confirmed": "An operator confirmed the installation, which begins a new epoch.",
     "lease.activation_failed": "The activation of a lease failed; the lease waits again or is broken.",
+    "lease.attested": "The machine of a lease returned a TDX quote; the message has the verdict.",
     "lease.cleaned": "The resource of a lease was cleaned in an unexpected state.",
     "lease.command": "A command was run on a lease. Only the name of the program is recorded.",
     "lease.extended": "A lease was extended.",

@@ -10,6 +10,7 @@ from drydock_client.values.access import (
     UserInfo,
 )
 from drydock_client.values.agents import AgentInfo, AgentInstallation, AgentOrderInfo, JoinCodeInfo
+from drydock_client.values.attestation import CheckResult, EvidenceInfo
 from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, KindInfo
 from drydock_client.values.costs import BudgetInfo, LeaseEnd, UsageInfo, UsageReport, UsageSum
 from drydock_client.values.events import Attention, EventInfo
@@ -44,6 +45,7 @@ __all__ = [
     "BlueprintChange",
     "BlueprintInfo",
     "BudgetInfo",
+    "CheckResult",
     "CleaningInfo",
     "ConsoleInfo",
     "CredentialInfo",
@@ -51,6 +53,7 @@ __all__ = [
     "DeviceInfo",
     "Ended",
     "EventInfo",
+    "EvidenceInfo",
     "Explanation",
     "FailureInfo",
     "FileInfo",

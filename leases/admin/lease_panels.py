@@ -14,6 +14,7 @@ from django.utils.html import format_html, format_html_join
 from drydock.core import clock
 from drydock.core.units import in_words
 from drydock_client.values import InstanceInfo, MetricsInfo, Verdict, WaitingInfo, WorkloadInfo
+from leases import attestation
 from leases.admin import jobs
 from leases.admin.toolkit import columns, equivalent_commands, html, panels, timeline
 from leases.admin.toolkit.panels import Head, Panel
@@ -88,8 +89,8 @@ def of(row: Lease, request: HttpRequest) -> list[Panel]:
         runs = progress.runs_for([row])
         now = [
             *under_way(row, runs), connect(row, request), *workload_panels(row),
-            panels.runs([run for run in runs if run.lease_id == row.pk]), jobs_panel(row), *decided(row),
-            *share_panels(row),
+            panels.runs([run for run in runs if run.lease_id == row.pk]), jobs_panel(row), *evidence_panels(row),
+            *decided(row), *share_panels(row),
         ]  # fmt: skip
     return [
         progress_panel(row, events), *now, panels.timeline(events),
@@ -207,6 +208,19 @@ def _lines(row: Lease, request: HttpRequest) -> Iterator[tuple[str, str]]:
     call = equivalent_commands.line_for(request, "lease", {"id": row.pk}).call
     if call:
         yield "REST", call
+
+
+def evidence_panels(row: Lease) -> list[Panel]:
+    """Show the attestation evidence of a lease, the newest first, or nothing if there is none."""
+    found = attestation.newest(row)
+    rows = [
+        (html.time(one.collected_at), html.badge("ok" if one.passed else "failed"), one.message,
+         html.short(one.mr_td, 16), one.tcb_status or html.DASH, one.actor)
+        for one in found
+    ]  # fmt: skip
+    note = f"Save and verify the newest: drydock attest {row.pk} --fetch FILE, drydock attest --verify FILE."
+    columns_ = ("Collected", "Result", "Verdict", "MR_TD", "TCB status", "Requested by")
+    return [Panel(title="Attestation", name="attestation", columns=columns_, rows=rows, note=note)] if found else []
 
 
 def why(row: Lease) -> WaitingInfo | None:

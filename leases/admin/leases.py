@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -10,6 +11,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
+from leases import attestation, hostcalls
 from leases.admin import lease_panels
 from leases.admin.toolkit import columns, html, search
 from leases.admin.toolkit.actions import Action, ConfirmForm, FormData, MessageForm
@@ -53,6 +55,15 @@ class NoteForm(ConfirmForm):
     )
 
 
+class AttestForm(ConfirmForm):
+    """The form of the attest action."""
+
+    mr_td = forms.CharField(
+        label="Accepted MR_TD", max_length=2000, required=False,
+        help_text="96 hexadecimal digits; separate several values by blanks. Leave empty to accept any.",
+    )  # fmt: skip
+
+
 class TransferForm(MessageForm):
     """The form of the transfer action: the new owner and a reason."""
 
@@ -90,6 +101,11 @@ def _end_hold(who: Caller, row: Any, given: FormData) -> str:
     return "The hold has ended."
 
 
+def _attest(who: Caller, row: Any, given: FormData) -> str:
+    with hostcalls.calling(who.id, partial(hostcalls.of_lease, row.pk)):
+        return attestation.attest(who, row.pk, mr_td=given["mr_td"].split()).message
+
+
 def _retry(who: Caller, row: Any, given: FormData) -> str:
     leases.retry(who, row.pk)
     return "Retrying."
@@ -125,6 +141,13 @@ ACTIONS = (
         name="retry", label="Retry now", does=_retry, applies=lambda lease: lease.state in (*OPEN[:2], "released"),
         equivalent=declared("retry", "drydock retry {id}"),
         sentence="Placement, or the step that is waiting to be retried, is retried at once.",
+    ),
+    Action(
+        name="attest", label="Attest", does=_attest, form=AttestForm,
+        equivalent=declared("attest", "drydock attest {id}"),
+        applies=lambda lease: lease.state == "active" and lease.type == "host",
+        sentence="The machine makes a TDX quote, which is verified and kept with the lease. The owner of the lease can "
+        "see it.",
     ),
     Action(
         name="transfer", label="Transfer", does=_transfer, form=TransferForm, dangerous=True,

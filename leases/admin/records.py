@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from blueprints.models import RememberedError
+from leases import attestation
 from leases.admin.toolkit import columns, html, panels, search
 from leases.admin.toolkit.actions import Action, FormData, MessageForm
 from leases.admin.toolkit.base import RecordAdmin
@@ -25,6 +26,7 @@ from leases.models import (
     Failure,
     Finding,
     Lease,
+    LeaseEvidence,
     LeaseGroup,
     Part,
     ReportedHardware,
@@ -332,6 +334,34 @@ class ReportedHardwareAdmin(RecordAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return rows without the content of the reports."""
         return super().get_queryset(request).defer("content")
+
+
+@admin.register(LeaseEvidence)
+class LeaseEvidenceAdmin(RecordAdmin):
+    """Attestation evidence: what the verification of each TDX quote found. Users save it with `drydock attest`."""
+
+    related = ("lease",)
+    list_display = ("lease_", "collected", "result", "says", "provider", "actor")
+    list_filter = ("passed", "collected_at")
+    search_fields = ("=lease__id", "lease__name", "actor")
+    search_help_text = "Any search term for the lease"
+    ordering = ("-id",)
+    fields = ("lease_", "collected", "result", "says", "nonce", "chosen", "provider", "root", "collateral", "actor",
+              "found_")  # fmt: skip
+
+    lease_ = columns.link("lease", "lease")
+    collected = columns.time("collected", "collected_at")
+    result = columns.column("result", lambda row: html.badge("ok" if row.passed else "failed"), "passed")
+    says = columns.column("verdict", lambda row: attestation.sentence(row))
+    found_ = columns.values("checks", "verdict")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return rows without the quotes."""
+        return super().get_queryset(request).defer("quote")
+
+    def found(self, words: str) -> Q:
+        """Return the condition for evidence of leases that match the words."""
+        return Q(lease__in=search.lease_ids(words))
 
 
 def _clear(who: Caller, row: Any, given: FormData) -> str:

@@ -16,7 +16,7 @@ from drydock_client.values import (
     ResourceInfo,
     UserInfo,
 )
-from leases import agents
+from leases import agents, attestation
 from leases.engine.core.database import patient
 from leases.operations import (
     attention,
@@ -174,6 +174,8 @@ FUNCTIONS: dict[str, Function] = {
     "change_resource_machine": machines.act_on_resource,
     "lease_console": machines.console,
     "resource_console": machines.console_of_resource,
+    "attest": attestation.attest,
+    "evidence": attestation.evidence_of,
     "acts": machines.acts,
     "start_act": machines.start_act,
     "cancel_act": machines.cancel_act,

@@ -5,6 +5,7 @@ from leases.models.agent import Agent, AgentOrder, JoinCode
 from leases.models.budget import Budget
 from leases.models.debt import Debt
 from leases.models.event import Event
+from leases.models.evidence import LeaseEvidence
 from leases.models.failure import Failure
 from leases.models.identity import ResourceIdentity
 from leases.models.installation import Installation, Worker
@@ -31,6 +32,7 @@ __all__ = [
     "Job",
     "JoinCode",
     "Lease",
+    "LeaseEvidence",
     "LeaseGroup",
     "Part",
     "Quota",

@@ -186,6 +186,18 @@ class NewAgentOrder(Body):
     action: Literal["discovery", "upgrade"] = "discovery"
 
 
+class Attestation(Body):
+    """What a quote must contain. If no nonce is given, the server makes one."""
+
+    nonce: Annotated[
+        str, Field(pattern="^([0-9A-Fa-f]{2}){16,64}$|^$", description="16 to 64 bytes in hexadecimal digits.")
+    ] = ""
+    mr_td: Annotated[
+        list[Annotated[str, Field(pattern="^[0-9A-Fa-f]{96}$")]],
+        Field(max_length=16, description="The accepted values of MR_TD in hexadecimal digits. Empty: any."),
+    ] = []
+
+
 class Disk(Body):
     """The new size of the boot disk, which can only grow."""
 

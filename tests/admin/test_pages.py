@@ -31,6 +31,7 @@ from leases.models import (
     Job,
     JoinCode,
     Lease,
+    LeaseEvidence,
     LeaseGroup,
     Part,
     Quota,
@@ -108,6 +109,14 @@ def many(lease, count):
         JoinCode(blueprint=b, digest=f"{SECRET}{n}", expires_at=Now(), created_by="root")
         for n, b in enumerate(blueprints)
     )
+    LeaseEvidence.objects.bulk_create(
+        LeaseEvidence(
+            lease=lease, actor="ada", nonce="ab" * 32, provider="tdx_guest", quote=SECRET.encode(), root="ab" * 32,
+            passed=True, verdict={"checks": [], "at": "2026-01-01T00:00:00+00:00", "mr_td": "ab" * 48,
+                                  "report_data": "", "debug": False},
+        )
+        for _ in range(count)
+    )  # fmt: skip
     for n in range(count):
         record_event("lease.note", f"note {n}", lease_id=lease.pk, resource_id=resource.pk, blueprint_id=pool.pk)
         group = Group.objects.create(name=f"g{n}")

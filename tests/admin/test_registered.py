@@ -22,6 +22,7 @@ from leases.models import (
     Job,
     JoinCode,
     Lease,
+    LeaseEvidence,
     Part,
     ReportedHardware,
     Resource,
@@ -40,7 +41,7 @@ MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.
 BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
     SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, ResourceCredential, Agent, AgentOrder,
-    JoinCode, ReportedHardware,
+    JoinCode, ReportedHardware, LeaseEvidence,
 )  # fmt: skip
 
 

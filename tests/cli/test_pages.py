@@ -137,6 +137,10 @@ TOGETHER = [
         "docker": _DOCKER, "kubectl": _CLUSTER, "DJANGO_SETTINGS_MODULE=drydock.settings python -m django ch":
         "asks for a password: tests/cli/test_serving.py has `drydock users password`",
     }),
+    Page(path="docs/how-to/attest-a-machine.md", elsewhere={
+        "drydock attest": "needs a TDX guest: tests/rest/test_attestation.py", "NONCE=": "for the command below it",
+        "PCS=": "needs Intel's service", "curl": "needs Intel's service: tests/client/test_attestation.py",
+    }),
     Page(path="docs/how-to/upgrade.md"),
     Page(path="docs/how-to/acts.md", words={r"^drydock resources acts card-1$": "drydock resources acts 1"}, elsewhere={
         "drydock resources act card-1": "tests/cli/test_operating.py",

@@ -60,6 +60,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     + tuple({"max_ttl": span} for span in (*SECONDS, *TEXTS)), "dt.datetime": MOMENTS,
     "Words": WORDS, "Request": MAPPINGS, "Wanted": MAPPINGS, "Sequence[Request]": tuple([one] for one in MAPPINGS),
     "BlueprintChange": CHANGES, "Stream": TEXTS, "Collection[str]": tuple([text] for text in TEXTS),
+    "Sequence[str]": tuple([text] for text in TEXTS),
 }  # fmt: skip
 """Annotation -> what is tried for it; `| None` is left out."""
 SPARED = {"bool", "bytes", "Path", "Callable[[], bool]", "Callable[[str, bytes], None]", "Callable[[str], None]"}
@@ -114,7 +115,7 @@ NOT_SUCH = {
     "access", "change_registration", "host_keys", "machine", "change_machine", "console", "create_instance", "instance",
     "end_instance", "change_instance", "settle_orphan", "wait_until_ended", "group", "lease_machine",
     "agent", "revoke_agent", "order_agent", "create_join_code", "confirm_agent", "install_agent", "uninstall_agent",
-    "start_act", "cancel_act", "hardware_report", "scan_hardware",
+    "start_act", "cancel_act", "hardware_report", "scan_hardware", "attest",
     "resource_machine", "change_lease_machine", "change_resource_machine", "lease_console", "resource_console",
 }  # fmt: skip
 """Not to be done with what is there: a lease on a part of something fake, that has not ended."""

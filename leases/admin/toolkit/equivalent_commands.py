@@ -77,6 +77,7 @@ LISTS: dict[str, Equivalent] = {
 
 PAGES = {
     "lease": declared("lease", "drydock show {id}", what="This lease"),
+    "lease.evidence": declared("evidence", "drydock attest {id} --fetch FILE", what="Attestation evidence"),
     "lease.history": declared("lease_events", "drydock events --lease {id}", what="Events of this lease"),
     "leasegroup": declared("group", "", what="This group"),
     "job": declared("job", "drydock job show {id}", what="This job"),
@@ -178,13 +179,14 @@ OF_LIST = {
     "allowance": ("credentials", "offers"),
     "watch": ("leases",), "keptoutput": ("jobs",), "search": ("orphans",), "token": ("tokens", "token.add"),
     "agent": ("agents", "joincode.add"), "joincode": ("agents", "joincode.add"), "agentorder": ("agents",),
-    "reportedhardware": ("hardware",),
+    "reportedhardware": ("hardware",), "leaseevidence": ("leases",),
 }  # fmt: skip
 
 """The names of the equivalents that the list of each model shows."""
 
 OF_ROW = {
-    "lease": ("lease", "lease.history", "lease.release"), "resource": ("resource", "resource.history", "resource.acts"),
+    "lease": ("lease", "lease.history", "lease.evidence", "lease.release"),
+    "resource": ("resource", "resource.history", "resource.acts"),
     "blueprint": ("blueprint", "blueprint.change"), "job": ("job", "job.output"), "leasegroup": ("leasegroup",),
     "credential": ("credential", "credential.change", "credential.read"), "reading": ("reading", "reading.read"),
     "agent": ("agent",), "listing": ("listing", "offers"), "allowance": ("reading", "offers"),

@@ -18,7 +18,7 @@ from django.db.models import Model
 
 from drydock.core import clock
 from leases.engine.core.database import rows, run, short
-from leases.models import Capacity, Failure, Job, Lease, LeaseGroup, Part, Resource
+from leases.models import Capacity, Failure, Job, Lease, LeaseEvidence, LeaseGroup, Part, Resource
 from leases.models.job import KeptOutput, Watch
 
 _BATCH = 1000
@@ -181,8 +181,8 @@ def _days() -> int:
 
 WALKS = (
     Walk(
-        model=Lease, over="(t.state IN ('destroyed', 'broken') AND t.ended_at < at.before)", with_it=(KeptOutput, Watch, Job),
-        column="lease_id",
+        model=Lease, over="(t.state IN ('destroyed', 'broken') AND t.ended_at < at.before)",
+        with_it=(KeptOutput, Watch, Job, LeaseEvidence), column="lease_id",
     ),
     Walk(model=LeaseGroup, over="(t.created_at < at.before)"),
     Walk(model=Resource, over="(t.gone_at < at.before)", with_it=(Capacity, Part, Failure), column="resource_id"),
