@@ -145,6 +145,7 @@ def test_a_report_says_what_is_wrong_now_and_nothing_where_the_driver_knows_noth
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
+    peers.needs_root()
     captured.write(tmp_path / "captured")
     return tmp_path / "captured"
 

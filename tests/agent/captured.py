@@ -46,12 +46,19 @@ def unpacked(name: str, folder: Path) -> Path:
     if not there.exists():
         part = folder / f"{there.name}.{os.getpid()}"
         with tarfile.open(CAPTURES / facts["archive"]) as archive:
-            archive.extractall(part, filter=inside)
+            extract(archive, part)
         part.rename(there)
     return there / facts["root_in_archive"]
 
 
-def inside(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpack files, folders and links."""
+    # Not as the argument `filter`, which Python 3.11.2 of Debian 12 does not have.
+    archive.extraction_filter = lambda member, _: inside(member)
+    archive.extractall(folder, members=[inside(member) for member in archive])
+
+
+def inside(member: tarfile.TarInfo) -> tarfile.TarInfo:
     # The captures are known by their checksums; their links point all over the tree and often dangle.
     if not (member.isfile() or member.isdir() or member.issym()) or member.name.startswith("/") or ".." in member.name:
         raise ValueError(member.name)

@@ -57,6 +57,16 @@ def alive(uid: int) -> list[psutil.Process]:
     return [one for one in psutil.process_iter() if _is(one, uid)]
 
 
+def named(name: str, uid: int) -> list[psutil.Process]:
+    """The processes of an account that run this program."""
+    found = []
+    for one in alive(uid):
+        with suppress(psutil.Error):  # it ended in between
+            if one.name() == name:
+                found.append(one)
+    return found
+
+
 def headless(uid: int) -> list[int]:
     """The processes of an account whose first thread has exited, while another runs."""
     return [one.pid for one in alive(uid) if _state(Path(f"/proc/{one.pid}/stat")) == "Z"]

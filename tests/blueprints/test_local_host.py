@@ -180,7 +180,7 @@ def test_as_root_two_leases_have_a_uid_each_and_no_way_to_each_other(hosts: Host
     one, two = (hosts.activated(_named(hosts, host, name)) for name in ("one", "two"))
     assert one.facts["uid"] != two.facts["uid"]
     command(one).check("echo mine >secret; sleep 600 >/dev/null 2>&1 &")
-    (running,) = peers.eventually(lambda: [p for p in peers.alive(one.facts["uid"]) if p.name() == "sleep"])
+    (running,) = peers.eventually(lambda: peers.named("sleep", one.facts["uid"]))
     assert not command(two).run(["cat", f"{one.facts['home']}/secret"]).ok
     assert not command(two).run(["kill", str(running.pid)]).ok
     assert command(two).run("id -G; id -u").text.split() == [str(two.facts["uid"])] * 2

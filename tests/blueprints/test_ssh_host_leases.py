@@ -180,7 +180,7 @@ def test_two_leases_have_no_way_to_each_other(hosts: Hosts, host: ResourceView) 
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_daemon_ends_with_the_lease(hosts: Hosts, lease: LeaseView, clean: bool) -> None:
     command(lease).check(peers.daemon(clean=clean))
-    peers.eventually(lambda: [one for one in peers.alive(lease.facts["uid"]) if one.name() == "sleep"])
+    peers.eventually(lambda: peers.named("sleep", lease.facts["uid"]))
     end(hosts, lease)
 
 
@@ -430,7 +430,7 @@ def test_a_shared_account_is_ended_whole_when_it_is_drydocks_alone(hosts: Hosts)
         command(lease).check(peers.daemon(clean=True))
         _login(lease, MINE).check("cd /; (setsid sleep 600 </dev/null >/dev/null 2>&1 &)")
         hosts.ready("deactivate", host, lease)
-        assert [one.name() for one in peers.alive(lease.facts["uid"]) if one.name() == "sleep"] == []
+        assert peers.named("sleep", lease.facts["uid"]) == []
         assert not Path(lease.facts["home"]).exists()
         with pytest.raises(AuthenticationRefused):
             _login(lease, MINE).run("true")

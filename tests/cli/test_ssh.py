@@ -269,7 +269,7 @@ def test_a_local_host_gives_a_shell_with_a_terminal_of_its_own(cli, host):
         shell.until("is-42")
         shell.type("echo go-$((1 + 1)); sleep 300\r")
         shell.until("go-2")
-        peers.eventually(lambda: [one for one in peers.alive(int(uid)) if one.name() == "sleep"])
+        peers.eventually(lambda: peers.named("sleep", int(uid)))
         shell.type("\x03")
         shell.until(r"\^C[^^]*[$#] ")
         shell.type("echo back-$((1 + 1)); exit 9\r")

@@ -17,14 +17,14 @@ UNBOUND = "No kernel driver is bound to the device."
 _HARDWARE = """
     INSERT INTO leases_reportedhardware (sync_id, digest, content, size, counts, unready)
     SELECT id, '', %(content)s, %(size)s, %(counts)s::jsonb, %(unready)s
-    FROM leases_sync WHERE blueprint_id = %(made)s"""
+    FROM leases_sync WHERE blueprint_id = %(made)s ORDER BY id"""
 _SYNCS = """
     INSERT INTO leases_sync (blueprint_id, place, source, seen_at, applied_at)
-    SELECT %(made)s, id, 'read', now(), now() FROM leases_resource WHERE type = 'host'"""
+    SELECT %(made)s, id, 'read', now(), now() FROM leases_resource WHERE type = 'host' ORDER BY id"""
 _HOSTS = """
     INSERT INTO leases_resource (blueprint_id, type, name, state, origin, identity, generation, total_slots)
     SELECT %(pool)s, 'host', 'host-' || n, 'active', 'built', 'host-' || n, 1, 8
-    FROM generate_series(0, %(hosts)s - 1) n"""
+    FROM generate_series(0, %(hosts)s - 1) n ORDER BY n"""
 _DEVICES = """
     INSERT INTO leases_resource (blueprint_id, type, name, state, origin, identity, generation, total_slots, part_of_id,
         facts)

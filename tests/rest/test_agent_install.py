@@ -88,6 +88,7 @@ def who(chief):
 @pytest.fixture
 def host(blueprint, until, who):
     """Return a host that is reached over SSH, with a blueprint for its devices."""
+    peers.needs_root()
     with peers.server(f"127.9.3.{WORKER + 1}") as sshd:
         Credential.objects.create(name="control", secrets={"private_key": sshd.control.private})
         config = {"credential": "control", "min_free_mib": 1, "connect_timeout": 2}
