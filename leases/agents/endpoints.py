@@ -35,7 +35,6 @@ from leases.models import Agent, Event, Resource
 SECONDS = 10.0
 """The longest time in seconds that a call of an agent may take."""
 _MOST_BYTES = 65_536
-_ANNOUNCED = "agent.endpoint_announced"
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ def announced(agent: Agent, hello: Hello) -> None:
         f"The agent of {agent.place} announced the endpoint {hello.endpoint} with the certificate {found}, which an"
         " operator has to confirm."
     )
-    record_event(_ANNOUNCED, message, blueprint_id=agent.blueprint_id, details={"agent": agent.pk, **offered})
+    record_event("agent.endpoint_announced", message, blueprint_id=agent.blueprint_id, details={"agent": agent.pk, **offered})
 
 
 def before(agent: Agent) -> str:
@@ -76,7 +75,7 @@ def before(agent: Agent) -> str:
     if agent.endpoint != offered["endpoint"] and agent.fingerprint == offered["fingerprint"]:
         return agent.endpoint
     others = Event.objects.filter(
-        kind=_ANNOUNCED, blueprint=agent.blueprint_id, at__gte=agent.joined_at,
+        kind="agent.endpoint_announced", blueprint=agent.blueprint_id, at__gte=agent.joined_at,
         details__contains={"agent": agent.pk, "fingerprint": offered["fingerprint"]},
     ).exclude(details__contains={"endpoint": offered["endpoint"]})  # fmt: skip
     last = others.order_by("-id").values_list("details", flat=True).first()

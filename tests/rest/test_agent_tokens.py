@@ -167,14 +167,14 @@ def test_tokens_of_agents_are_no_tokens_of_users(joined, api, chief, who):  # no
 
 def delayed(monkeypatch, meanwhile):
     """Have something happen between the check of the next request's token and the arrival of its body."""
-    plain, todo = views.AgentEndpoint.unchecked, [meanwhile]
+    plain, todo = views.AgentEndpoint.text, [meanwhile]
 
-    def unchecked(self, request):
+    def text(self, request):
         while todo:
             todo.pop()()
         return plain(self, request)
 
-    monkeypatch.setattr(views.AgentEndpoint, "unchecked", unchecked)
+    monkeypatch.setattr(views.AgentEndpoint, "text", text)
 
 
 @pytest.mark.parametrize("replaced", [True, False])
