@@ -63,7 +63,8 @@ def announced(agent: Agent, hello: Hello) -> None:
         f"The agent of {agent.place} announced the endpoint {hello.endpoint} with the certificate {found}, which an"
         " operator has to confirm."
     )
-    record_event("agent.endpoint_announced", message, blueprint_id=agent.blueprint_id, details={"agent": agent.pk, **offered})
+    details = {"agent": agent.pk, **offered}
+    record_event("agent.endpoint_announced", message, blueprint_id=agent.blueprint_id, details=details)
 
 
 def before(agent: Agent) -> str:
