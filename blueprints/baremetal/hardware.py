@@ -10,6 +10,7 @@ from typing import Any
 
 from blueprints.accounts.access import shell
 from blueprints.answers import Answer, Health, Json, Ready
+from blueprints.bmc.inspection import whole
 from blueprints.bmc.values import Inventory
 from blueprints.hostshell import NeedsOperator, told
 from blueprints.identities import is_placeholder, real
@@ -145,7 +146,7 @@ def contradictions(known: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[li
         grave.append(f"Its serial number is {by_kernel}, the BMC says {by_controller}.")
     if known.get("uuid") and own.get("product_uuid") and not same_uuid(known["uuid"], own["product_uuid"]):
         grave.append(f"Its UUID is {own['product_uuid']}, the BMC says {known['uuid']}.")
-    memory, seen = known.get("memory_mib"), int(own.get("memory_kib") or 0) // 1024
+    memory, seen = known.get("memory_mib"), (whole(own.get("memory_kib")) or 0) // 1024
     if memory and seen and not _MEMORY * memory <= seen <= memory:
         others.append(f"The kernel sees {seen} MiB of memory; the BMC says {memory} MiB.")
     missing = sorted({one["mac"] for one in known.get("nics") or [] if one.get("mac")} - set(own["macs"]))

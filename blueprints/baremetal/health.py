@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from blueprints.accounts import actions as accounts
 from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope
 from blueprints.baremetal import hardware
-from blueprints.baremetal.power import boot, bring, is_meant_on, since
-from blueprints.baremetal.sessions import SWITCHED_OFF, bmc_told, patience, refusal, session, whole
+from blueprints.baremetal.power import boot, bring, is_meant_on
+from blueprints.baremetal.sessions import SWITCHED_OFF, bmc_told, patience, session, since, whole
 from blueprints.bmc.contract import Bmc, Logs, Measures
-from blueprints.bmc.errors import BmcBusy, BmcError
+from blueprints.bmc.errors import BmcError
 from blueprints.bmc.values import Inventory, LogEntry, PowerState, Sensor
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -29,11 +29,9 @@ def read_power(spec: Spec, memo: Json) -> Answer:
     try:
         with session(spec.resource, patience(spec)) as bmc:
             state = bmc.power()
-    except BmcBusy as error:
-        return refusal(error, memo)
     except BmcError as error:
         if not spec.resource.lease_facts():
-            return refusal(error, memo)
+            raise
         return Ready(facts={"bmc_problem": f"The BMC cannot be used: {error.message}", "power": ""})
     if state is PowerState.OFF and is_meant_on(spec.resource) and isinstance(accounts.reach(spec, {}), Ready):
         return Ready(facts={"power": "on", "bmc_problem": _LIES})
@@ -108,12 +106,13 @@ def judged(facts: Json, leased: bool) -> Health:
     """Return the health that follows from what was read last.
 
     A machine that its BMC reports as failed gets no new leases. Present leases keep it while it works for them, so it
-    is then reported as degraded.
+    is then reported as degraded. Owners of leases read the reason, so it has no addresses and accounts of BMCs.
     """
+    problem = facts.get("bmc_problem", "")
     summary = facts.get("hardware", {}).get("health", "")
     reasons = [
-        facts.get("bmc_problem", ""),
-        facts.get("hardware_problem", ""),
+        problem if problem in ("", _LIES) else "The BMC cannot be used",
+        "The hardware could not be read" if facts.get("hardware_problem") else "",
         f"The BMC reports the machine as {summary}." if summary in ("degraded", "failed") else "",
         *facts.get("sensor_problems", []),
         *(f"Event log: {one['message']}" for one in facts.get("critical", []) if since(one["at"]) < _RECENT),

@@ -49,7 +49,7 @@ class BareMetal(WithAccounts, acts.BareMetalActs, Registers, Scans, Powers, Rebo
     at_once: ClassVar[bool] = True
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(seconds=60)
     operator_facts: ClassVar[frozenset[str]] = frozenset(
-        {"bmc_pin", "bmc_certificate", "bmc_refused", "bmc_user", "bmc_role", "bmc_problem"}
+        {"bmc_pin", "bmc_certificate", "bmc_refused", "bmc_user", "bmc_role", "bmc_problem", "hardware_problem"}
     )
     unreachable: ClassVar[frozenset[str]] = WithAccounts.unreachable | NOT_SERVING
 

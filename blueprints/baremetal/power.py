@@ -6,13 +6,12 @@ may be repeated, because asking for a power that the machine already has changes
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import replace
 
 from blueprints.accounts import actions as accounts
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.baremetal.config import Config
-from blueprints.baremetal.sessions import SWITCHED_OFF, bmc_told, patience, session, whole
+from blueprints.baremetal.sessions import SWITCHED_OFF, bmc_told, patience, sentence_of, session, since, whole
 from blueprints.bmc.contract import Bmc
 from blueprints.bmc.errors import BmcError
 from blueprints.bmc.values import PowerAction, PowerState
@@ -80,11 +79,6 @@ def _waits(memo: Json, wanted: PowerState, *, percent: int) -> Wait:
     return Wait(after=_LOOK, memo=memo, percent=percent, sentence=sentence)
 
 
-def since(moment: str) -> float:
-    """Return the seconds that have passed since a moment in ISO format."""
-    return (clock.now() - dt.datetime.fromisoformat(moment)).total_seconds()
-
-
 def _kept_off(spec: Spec) -> Failed | None:
     """Return the failure of a step that needs a host which was switched off on request."""
     if spec.resource.power_wanted != "off":
@@ -129,7 +123,7 @@ def make_ready(spec: Spec, memo: Json) -> Answer:
     except BmcError as error:
         if not isinstance(silent, Failed):
             raise
-        return replace(silent, message=f"{silent.message} Its BMC could not be asked: {error.message}")
+        return replace(silent, message=f"{silent.message} Its BMC could not be asked: {sentence_of(spec, error)}")
     answer = waits or boot(spec, memo)
     return replace(answer, power="on") if isinstance(answer, Ready) else answer
 
@@ -223,7 +217,9 @@ def rest(spec: Spec, memo: Json) -> Answer:
     try:
         with session(spec.resource, patience(spec)) as bmc:
             waits = bring(bmc, spec, {**asked, "wanted": wanted.value}, wanted)
-    except (BmcError, NeedsOperator) as error:
+    except BmcError as error:
+        return _leave_on(memo, sentence_of(spec, error))
+    except NeedsOperator as error:
         return _leave_on(memo, error.message)
     if isinstance(waits, Failed):
         return _leave_on(memo, waits.message)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,17 +24,28 @@ from blueprints.bmc.errors import (
 from blueprints.contract import Act
 from blueprints.hostshell import told
 from blueprints.specs import ResourceView, Spec
+from drydock.core import clock
+
+logger = logging.getLogger(__name__)
 
 SWITCHED_OFF = "switched_off"
 """Code of a failure: the host is off, though it should be on."""
 NOT_SERVING = frozenset(
-    {error.code for error in (BmcUnreachable, BmcLoginRefused, BmcCertificateChanged, BmcCertificateUnknown)}
+    {error.code for error in (BmcUnreachable, BmcBusy, BmcLoginRefused, BmcCertificateChanged, BmcCertificateUnknown)}
     | {SWITCHED_OFF}
 )
 """Codes of failures after which a host serves no new leases until a check succeeds."""
-_AGAIN = (BmcUnreachable, BmcAnswerInvalid, BmcRefused)
+_AGAIN = (BmcUnreachable, BmcBusy, BmcAnswerInvalid, BmcRefused)
 """Errors that may be gone at the next attempt. All others need a person."""
 _PAUSE = 5.0
+_BUSY = "busy_since"
+_PATIENT = 600.0
+"""Seconds for which a BMC may be busy in a phase that nobody waits for."""
+
+
+def since(moment: str) -> float:
+    """Return the seconds that have passed since a moment in ISO format."""
+    return (clock.now() - dt.datetime.fromisoformat(moment)).total_seconds()
 
 
 def patience(spec: Spec) -> float:
@@ -59,17 +72,42 @@ def bmc_told(act: Act) -> Act:
 
     @functools.wraps(act)
     def answered(spec: Spec, memo: Json) -> Answer:
+        memo = dict(memo)
+        busy_since = memo.pop(_BUSY, None) or clock.now().isoformat()
         try:
             return inner(spec, memo)
+        except BmcBusy as error:
+            return _busy(spec, error, memo, busy_since)
         except BmcError as error:
-            return refusal(error, memo)
+            return _refusal(spec, error)
 
     return answered
 
 
-def refusal(error: BmcError, memo: Json) -> Answer:
-    """Return the answer to an error of a BMC: wait if it is busy, fail otherwise."""
-    if isinstance(error, BmcBusy):
-        return Wait(after=min(error.retry_after or _PAUSE, 60.0), memo=memo, sentence=error.message)
+def _busy(spec: Spec, error: BmcBusy, memo: Json, busy_since: str) -> Answer:
+    """Return the answer to a BMC that is busy: wait, but not for longer than the phase allows."""
+    left = _longest(spec, memo) - since(busy_since)
+    if left <= 0:
+        return _refusal(spec, error)
+    after = min(error.retry_after or _PAUSE, left)
+    return Wait(after=after, memo={**memo, _BUSY: busy_since}, sentence=sentence_of(spec, error))
+
+
+def _longest(spec: Spec, memo: Json) -> float:
+    """Return the seconds for which a BMC may be busy. A host that cannot be used must be found out quickly."""
+    if spec.phase not in ("activate", "deactivate", "hand_over", "check"):
+        return _PATIENT
+    return float(spec.config.power_timeout if memo else spec.config.bmc_timeout)
+
+
+def _refusal(spec: Spec, error: BmcError) -> Failed:
     scope = Scope.STEP if isinstance(error, _AGAIN) else Scope.OPERATOR
-    return Failed(scope=scope, code=error.code, message=str(error))
+    return Failed(scope=scope, code=error.code, message=sentence_of(spec, error))
+
+
+def sentence_of(spec: Spec, error: BmcError) -> str:
+    """Return what went wrong. Owners of leases do not read addresses and accounts of BMCs; these are logged instead."""
+    if spec.lease is None:
+        return str(error)
+    logger.warning("%s, phase %s: %s", spec.resource.key, spec.phase, error)
+    return error.plain

@@ -11,6 +11,11 @@ class BmcError(DrydockError):
 
     code = "bmc"
 
+    @property
+    def plain(self) -> str:
+        """What went wrong, without addresses and accounts, for people who only lease the machine."""
+        return (type(self).__doc__ or "").strip().partition("\n")[0]
+
 
 class BmcUnreachable(BmcError):
     """The BMC did not answer in time."""

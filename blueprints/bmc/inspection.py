@@ -6,12 +6,12 @@ vendor. Two captured trees, of a Dell R750 and of a BlueField-3, are what this w
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from blueprints.bmc.texts import serial_of, shown
 from blueprints.bmc.values import Device, Disk, Firmware, Inventory, Nic
 from blueprints.identities import Identity, is_placeholder, real
 
@@ -23,6 +23,9 @@ _PROCESSORS: Mapping[str, Literal["gpu", "fpga", "dpu"]] = {"GPU": "gpu", "FPGA"
 _DPU = re.compile(r"bluefield|\bDPU\b|pensando|\bIPU\b", re.IGNORECASE)
 _DELL = re.compile(r"\A(Installed|Current|Previous)-\d+-.*?__(.+)\Z")
 """The id of a firmware component at an iDRAC. Only `Installed` runs; the others are images that could be installed."""
+_DIGITS = re.compile(r"[0-9]{1,18}")
+_LARGEST = 10**18
+"""Numbers beyond it are no amounts, and would not fit into 64 bits."""
 _ON_BOARD = frozenset(["Component", "Module", "StorageEnclosure", "Zone"])
 """Types of chassis that are part of a machine, and are not the machine."""
 
@@ -81,7 +84,7 @@ def identities(given: Resources, vendor: str, serial: str, ports: Iterable[Nic])
     manager = next(iter(given.managers), {})
     shared = len(paths(_object(manager, "Links").get("ManagerForServers"))) > 1
     names = [
-        {f"serial:{_slug(vendor)}": serial},
+        {serial_of(vendor): serial},
         {"dmi_uuid": text(given.system.get("UUID"))},
         {"bmc_uuid": "" if shared else text(manager.get("ServiceEntryPointUUID")) or text(given.root.get("UUID"))},
         *({"mac": port.mac} for port in ports),
@@ -206,13 +209,8 @@ def _sum(places: Iterable[Json], key: str) -> int | None:
     return sum(whole(place.get(key)) or 0 for place in places) or None
 
 
-def _slug(vendor: str) -> str:
-    """Return a vendor in the short form that its names have in common: "Dell Inc." and "Dell EMC" are "dell"."""
-    return re.sub(r"[^a-z0-9]", "", vendor.lower().split(" ")[0]) or "unknown"
-
-
 def _mib(gib: Any) -> int | None:
-    number = isinstance(gib, int | float) and not isinstance(gib, bool) and math.isfinite(gib) and gib >= 0
+    number = isinstance(gib, int | float) and not isinstance(gib, bool) and 0 <= gib <= _LARGEST >> 10
     return round(gib * 1024) if number else None
 
 
@@ -222,23 +220,25 @@ def _mac(value: Any) -> str:
 
 
 def text(value: Any) -> str:
-    """Return a text without padding; empty if it is missing, a placeholder, or something else."""
-    plain = " ".join(value.split()) if isinstance(value, str) else ""
+    """Return a text on one line of at most 300 characters; empty if it is a placeholder or no text."""
+    plain = shown(value) if isinstance(value, str) else ""
     return "" if is_placeholder(plain) else plain
 
 
 def whole(value: Any) -> int | None:
     """Return a number that is not negative, also if it was sent as a text or a fraction; None for anything else."""
-    if isinstance(value, str) and value.strip().isdigit():
-        return int(value)
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    if isinstance(value, str):
+        return int(value) if _DIGITS.fullmatch(value.strip()) else None
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LARGEST
     return int(value) if number else None
 
 
 def name_of(one: Json) -> str:
     """Return the name of a resource at the BMC: the last part of its path, or its id."""
     path = one.get("@odata.id")
-    return path.rstrip("/").rsplit("/", 1)[-1] if isinstance(path, str) and path.strip("/") else text(one.get("Id"))
+    if not isinstance(path, str) or not path.strip("/"):
+        return text(one.get("Id"))
+    return shown(path.rstrip("/").rsplit("/", 1)[-1])
 
 
 def paths(links: Any) -> list[str]:

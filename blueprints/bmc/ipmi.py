@@ -291,8 +291,8 @@ def _version(device: bytes) -> str:
 
 
 def _text(fru: Mapping[str, str], *names: str) -> str:
-    """Return the first of these texts that is no placeholder."""
-    return next((text for name in names if (text := fru.get(name, "")) and not is_placeholder(text)), "")
+    """Return the first of these texts that is no placeholder, on one line of at most 300 characters."""
+    return next((shown(text) for name in names if (text := fru.get(name, "")) and not is_placeholder(text)), "")
 
 
 def _sensor(reading: Any) -> Sensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
@@ -67,7 +68,8 @@ class Client:
 
     def __init__(self, line: Line, username: str, password: str) -> None:
         self.line, self.username = line, username
-        line.secrets.add(password)
+        # Basic authentication sends the last one, which a BMC may repeat in an error.
+        line.secrets |= {password, base64.b64encode(f"{username}:{password}".encode()).decode()} - {""}
         self._connector = sushy_connector.Connector(line.url)
         self._connector._session.close()
         self._connector._session = Http(line)
@@ -133,7 +135,7 @@ class Client:
     def _answer(self, response: Any) -> Answer:
         try:
             body = response.json() if response.content else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             body = {}
         location = urlsplit(response.headers.get("Location") or "")
         path = f"{location.path}?{location.query}" if location.query else location.path
@@ -197,7 +199,7 @@ class Client:
         except exceptions.MissingAttributeError as error:
             kind = BmcLacks if "HttpBootUri" in str(error) else BmcAnswerInvalid
             raise kind(f"The BMC at {self.line.where} could not {what}: {self._told(error)}") from None
-        except (exceptions.SushyError, AttributeError, KeyError, TypeError, ValueError) as error:
+        except (exceptions.SushyError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise BmcAnswerInvalid(
                 f"The BMC at {self.line.where} answered with something that cannot be understood, in the attempt to"
                 f" {what}: {self._told(error)}"

@@ -28,6 +28,8 @@ from interfaces.deadline import Deadline
 
 MOST_BYTES = 16 << 20
 """Bytes of an answer, after which it is given up. The longest captured one has 1.1 MB."""
+MOST_OF_SESSION = 64 << 20
+"""Bytes of all answers of a session, after which it is ended."""
 MOST_SAID = 300
 """Characters of what a BMC said that appear in a message."""
 _HOPS = 3
@@ -45,6 +47,8 @@ class Line:
         self.deadline = Deadline(deadline)
         self.secrets: set[str] = set()
         """Texts that no message may show."""
+        self.received = 0
+        """Bytes of all answers up to now."""
         self._server = (address, port)
         self._origin = ("https" if trust else "http", address.lower(), port)
         self._socket: socket.socket | None = None
@@ -223,9 +227,12 @@ class Http(requests.Session):
             while part := response.raw.read1(65536, decode_content=True):
                 parts.append(part)
                 size += len(part)
-                if size > MOST_BYTES:
+                self._line.received += len(part)
+                if size > MOST_BYTES or self._line.received > MOST_OF_SESSION:
+                    most = MOST_BYTES if size > MOST_BYTES else MOST_OF_SESSION
+                    whole = "" if size > MOST_BYTES else " in one session"
                     raise BmcAnswerInvalid(
-                        f"The BMC at {self._line.where} answered with more than {MOST_BYTES >> 20} MiB."
+                        f"The BMC at {self._line.where} answered with more than {most >> 20} MiB{whole}."
                     )
                 if self._line.deadline.expired:
                     break
@@ -296,7 +303,7 @@ def _busy(line: Line, response: requests.Response, text: str) -> BmcBusy:
 
 def _seconds(text: str) -> float | None:
     """Return the seconds of a header Retry-After, which has a number or a date."""
-    if text.strip().isdigit():
+    if re.fullmatch(r"\s*[0-9]{1,9}\s*", text):
         return float(text)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())

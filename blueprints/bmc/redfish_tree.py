@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from blueprints.bmc import inspection
@@ -49,7 +50,7 @@ class Tree:
 
     def _members(self, place: Json, key: str) -> list[str]:
         """Return the paths of the members of a collection that a resource names; none if it names none."""
-        return [path for start in paths(place.get(key)) for path in paths(list(self._client.members(start)))]
+        return [path for start in paths(place.get(key)) for path in paths(self._first(start)[:MOST_MEMBERS])]
 
     def read(self, place: Json, key: str, missing: list[str] | None = None) -> Iterator[Json]:
         """Read the members of a collection. What cannot be read is noted in `missing`, or else raised."""
@@ -63,7 +64,7 @@ class Tree:
             self._note(error, missing)
             return
         if len(members) > MOST_MEMBERS and missing is not None:
-            missing.append(f"{self._here} lists {len(members)} members of {start}; {MOST_MEMBERS} were read.")
+            missing.append(f"{self._here} lists more than {MOST_MEMBERS} members of {start}; the others were not read.")
         for one in members[:MOST_MEMBERS]:
             if len(one.keys() - {"@odata.id", "@odata.type", "@odata.etag"}) > 0:
                 yield one
@@ -84,15 +85,18 @@ class Tree:
         missing.append(error.message)
 
     def _expanded(self, start: str) -> list[Json]:
-        """Return the members of a collection, whole if the BMC can send them with it."""
+        """Return the members of a collection, whole if the BMC can send them with it, and one more than are used."""
         features = self.root.get("ProtocolFeaturesSupported")
         expand = features.get("ExpandQuery") if isinstance(features, dict) else None
         if isinstance(expand, dict) and expand.get("NoLinks") is True:
             try:
-                return list(self._client.members(f"{start}?$expand=.($levels=1)"))
+                return self._first(f"{start}?$expand=.($levels=1)")
             except UNREADABLE:
                 pass  # some BMCs say that they can, and cannot
-        return list(self._client.members(start))
+        return self._first(start)
+
+    def _first(self, path: str) -> list[Json]:
+        return list(islice(self._client.members(path), MOST_MEMBERS + 1))
 
     def managers(self, system: Json, missing: list[str] | None = None) -> list[Json]:
         """Read the managers of the system, of which the first is its BMC."""

@@ -17,7 +17,8 @@ SYSTEM = {"@odata.id": "/redfish/v1/Systems/1"}
     ("given", "plain"),
     [
         ("MT2328XZ185R            ", "MT2328XZ185R"), (" a  b ", "a b"), ("N/A", ""), ("To be filled by O.E.M.", ""),
-        ("", ""), (None, ""), (5, ""), (["a"], ""), ("null", ""),
+        ("", ""), (None, ""), (5, ""), (["a"], ""), ("null", ""), ("De\0ll\x1b[2J\u202e", r"De\x00ll\x1b[2J\u202e"),
+        ("x" * 5_000_000, "x" * 300 + "…"),
     ],
 )  # fmt: skip
 def test_texts_lose_padding_and_placeholders(given, plain):
@@ -34,6 +35,9 @@ def test_texts_lose_padding_and_placeholders(given, plain):
         (-1, None),
         (float("nan"), None),
         ("x", None),
+        ("\u00b2", None),
+        ("9" * 5000, None),
+        (1e300, None),
         (None, None),
         ([], None),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 import socket
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from blueprints.bmc import redfish_client, tls
+from blueprints.bmc import redfish_client, redfish_http, redfish_tree, tls
 from blueprints.bmc.contract import Bmc
 from blueprints.bmc.errors import (
     BmcAnswerInvalid,
@@ -143,6 +144,39 @@ def test_pages_without_end_are_given_up(double, monkeypatch):
     double.fault("endless", ".*/Sel/Entries")
     with opened(double) as session, pytest.raises(BmcAnswerInvalid, match=r"does not end the list .* 7 pages"):
         session.entries()
+
+
+def test_a_session_takes_a_limited_number_of_bytes(double, monkeypatch):
+    """Each answer is short enough, but there is no end of them."""
+    monkeypatch.setattr(redfish_http, "MOST_OF_SESSION", 20_000)
+    with opened(double) as session, pytest.raises(BmcAnswerInvalid, match=r"more than 0 MiB in one session"):
+        for _ in range(1000):
+            session.power()
+
+
+def test_a_long_list_is_read_only_as_far_as_it_is_used(double, monkeypatch):
+    monkeypatch.setattr(redfish_tree, "MOST_MEMBERS", 3)
+    double.fault("endless", ".*/EthernetInterfaces")
+    with opened(double) as session:
+        found = session.inspect()
+    assert any("lists more than 3 members of" in one for one in found.missing), found.missing
+    assert len(double.called("GET", ".*/EthernetInterfaces")) < 10
+
+
+def test_what_basic_authentication_sends_is_a_secret(double):
+    sent = base64.b64encode(f"drydock:{PASSWORD}".encode()).decode()
+    double.fault("error", SYSTEM, value=f"Cannot handle Basic {sent}.")
+    with opened(double) as session, pytest.raises(BmcRefused) as failed:
+        session.power()
+    assert "Cannot handle Basic" in str(failed.value)
+    assert sent not in str(failed.value)
+
+
+def test_a_time_to_wait_that_is_no_number_is_left_out(double):
+    double.fault("unavailable", SYSTEM, value="1" * 500)
+    with opened(double) as session, pytest.raises(BmcBusy) as failed:
+        session.power()
+    assert failed.value.retry_after is None
 
 
 def test_a_page_that_is_its_own_next_is_given_up(double):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -13,9 +14,12 @@ from pydantic import ValidationError
 from blueprints.answers import Failed, Hold, Json, Ready, Resolution, Wait
 from blueprints.baremetal import hardware, health
 from blueprints.baremetal.kind import BareMetal
+from blueprints.baremetal.sessions import bmc_told
+from blueprints.bmc.errors import BmcBusy, BmcError, BmcLoginRefused
 from blueprints.bmc.values import Firmware, LogEntry, PowerAction, PowerState, Sensor
 from blueprints.specs import ResourceView
 from blueprints.testing.outcome import Outcome
+from drydock.core import clock
 from interfaces.ssh.pool import POOL
 from tests.blueprints import host_peers as peers
 from tests.blueprints.baremetal import test_conformance as conformance
@@ -381,13 +385,57 @@ def test_a_boot_device_that_the_bmc_lacks_is_refused(bed):
     assert failure(outcome).code == "bmc_lacks"
 
 
-def test_a_busy_bmc_is_asked_again_when_it_wants():
-    from blueprints.baremetal.sessions import refusal
-    from blueprints.bmc.errors import BmcBusy
+BUSY = BmcBusy("The BMC at 10.0.1.7:443 is busy.", retry_after=7)
 
-    answer = refusal(BmcBusy(retry_after=7), {"a": 1})
+
+def answered(error: BmcError, memo: Json, *, phase: str = "activate", lease: Any = None) -> Any:
+    """What a step answers whose call of the BMC fails."""
+    config = BareMetal.Config(credential="control")
+    there = SimpleNamespace(phase=phase, lease=lease, config=config, resource=SimpleNamespace(key="dd-1"))
+
+    @bmc_told
+    def fails(spec: Any, memo: Json) -> Any:
+        assert "busy_since" not in memo, "a step that has done nothing sees an empty memo"
+        raise error
+
+    return fails(there, memo)  # type: ignore[arg-type]
+
+
+def test_a_busy_bmc_is_asked_again_when_it_wants():
+    answer = answered(BUSY, {"a": 1})
     assert isinstance(answer, Wait)
-    assert (answer.after, answer.memo) == (7, {"a": 1})
+    assert answer.after == pytest.approx(7)
+    assert answer.memo.keys() == {"a", "busy_since"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "memo", "limit"),
+    [("activate", {}, 10), ("check", {}, 10), ("activate", {"asked_at": "x"}, 120), ("build", {}, 600)],
+)
+def test_a_bmc_that_stays_busy_fails_the_step(phase, memo, limit):
+    """It waited until the deadline of the step, which is two hours for the activation of a lease."""
+    for seconds, expected in ((limit - 2, Wait), (limit + 1, Failed)):
+        begun = (clock.now() - dt.timedelta(seconds=seconds)).isoformat()
+        answer = answered(BUSY, {**memo, "busy_since": begun}, phase=phase)
+        assert isinstance(answer, expected)
+    assert answer.code == "bmc_busy"
+    assert answer.code in BareMetal.unreachable
+
+
+@pytest.mark.parametrize("error", [BUSY, BmcLoginRefused("The BMC at 10.0.1.7:443 refused the credential of root.")])
+def test_the_owner_of_a_lease_reads_neither_address_nor_account_of_the_bmc(error):
+    for lease, hidden in ((object(), True), (None, False)):
+        answer = answered(error, {}, lease=lease)
+        told = answer.sentence if isinstance(answer, Wait) else answer.message
+        assert ("10.0.1.7" not in told) == hidden
+        assert "The BMC" in told
+    facts = {
+        "bmc_problem": f"The BMC cannot be used: {error.message}",
+        "hardware_problem": f"It failed: {error.message}",
+    }
+    reason = health.judged(facts, leased=True).reason
+    assert reason == "The BMC cannot be used. The hardware could not be read."
+    assert facts.keys() <= BareMetal.operator_facts
 
 
 KNOWN = {"serial": "BOARD-1", "sku": "TAG1", "uuid": "11111111-2222-3333-4444-555555555555", "memory_mib": 1000}
