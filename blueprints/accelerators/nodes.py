@@ -130,7 +130,7 @@ def opens(spec: Spec) -> Json:
 def known_of(spec: Spec) -> Json:
     """Return what is known of the device: as it was opened to the lease if there is one, else as last reported.
 
-    What is reported during a lease does not change what has to be closed and cleaned after it.
+    Reports during a lease do not change this list.
     """
     known: Json = spec.resource.facts["device"]
     facts = spec.lease.facts if spec.lease is not None else {}

@@ -76,7 +76,7 @@ class Access(Fields):
 
 
 class Credential(Fields):
-    """What the program gets on its standard input. Leave out what it does not need."""
+    """The credential that the program reads from its standard input. Leave out the fields that it does not need."""
 
     username: str = Field(default="", max_length=1000)
     password: str = Field(default="", max_length=10_000)

@@ -186,7 +186,7 @@ class BmcDriver(ABC):
 CAPABILITIES: Mapping[str, type] = {
     base.__name__.lower(): base for base in (Boots, Mounts, Measures, Logs, Identifies, Upgrades, Configures)
 }
-"""What a session may be able to do besides power and inspection, by name."""
+"""The optional capabilities of sessions, by name. Every session reads the power and inspects the machine."""
 
 
 def capabilities(session: Bmc) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What can go wrong with a BMC. The docstring of a class is its default message."""
+"""Errors of BMCs. The docstring of a class is its default message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class BmcError(DrydockError):
 
     @property
     def plain(self) -> str:
-        """What went wrong, without addresses and accounts, for people who only lease the machine."""
+        """The error without addresses and accounts, for people who only lease the machine."""
         return (type(self).__doc__ or "").strip().partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""What the Redfish resources of a machine say about it, as one inventory. Pure functions: they read no BMC.
+"""Conversion of the Redfish resources of a machine to one inventory. Pure functions that call no BMC.
 
 BMCs pad values with blanks, leave them out, or send placeholders; the same value is in another resource with each
 vendor. Two captured trees, of a Dell R750 and of a BlueField-3, are what this was written and is tested against.
@@ -41,13 +41,13 @@ class Resources:
     processors: Sequence[Json] = ()
     drives: Sequence[Json] = ()
     interfaces: Sequence[Json] = ()
-    """Its Ethernet interfaces."""
+    """The Ethernet interfaces of the system."""
     adapters: Sequence[Json] = ()
     functions: Sequence[Json] = ()
     """The network device functions of its adapters, if there are no Ethernet interfaces."""
     firmware: Sequence[Json] = ()
     missing: Sequence[str] = ()
-    """One sentence for each resource that could not be read."""
+    """The resources that could not be read, one sentence for each."""
 
 
 def inventory(given: Resources) -> Inventory:

@@ -1,4 +1,4 @@
-"""What Redfish resources say about sensors, events, accounts and tasks. Pure functions: they read no BMC."""
+"""Conversion of Redfish resources to sensors, log entries and tasks. Pure functions that call no BMC."""
 
 from __future__ import annotations
 

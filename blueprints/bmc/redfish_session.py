@@ -46,7 +46,7 @@ _RESETS: Mapping[PowerAction, tuple[str, ...]] = {
 }
 """The kinds of reset that carry out an action, the best first."""
 _ASSUMED = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
-"""What a BMC that names no kinds of reset is taken to offer."""
+"""The kinds of reset that are assumed if the BMC does not list them."""
 _RESULT = {PowerAction.ON: PowerState.ON, PowerAction.OFF: PowerState.OFF, PowerAction.SHUTDOWN: PowerState.OFF}
 _TARGETS = {
     BootDevice.DISK: "Hdd",

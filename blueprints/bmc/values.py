@@ -36,7 +36,7 @@ class PowerAction(StrEnum):
 
 
 class BootDevice(StrEnum):
-    """What a machine boots from."""
+    """A source that a machine can boot from."""
 
     DISK = "disk"
     NETWORK = "network"
@@ -53,7 +53,7 @@ class BootDevice(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class BootOverride:
-    """What the machine boots from instead of the order of its firmware."""
+    """The boot source that overrides the order of the firmware."""
 
     device: BootDevice
     once: bool = True
@@ -124,7 +124,7 @@ class Device:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """What the BMC says about its machine. Values that it does not know are empty or None."""
+    """The hardware of a machine, as its BMC describes it. Unknown values are empty or None."""
 
     vendor: str = ""
     model: str = ""
@@ -146,7 +146,7 @@ class Inventory:
     firmware: tuple[Firmware, ...] = ()
     devices: tuple[Device, ...] = ()
     missing: tuple[str, ...] = ()
-    """One sentence for each part that the BMC should describe but could not."""
+    """The parts that could not be read, one sentence for each."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ SCRIPTS: Mapping[PowerAction, str] = {
     PowerAction.OFF: _AT_ONCE.format(verb="poweroff", program="poweroff"),
     PowerAction.RESET: _AT_ONCE.format(verb="reboot", program="reboot"),
 }
-"""What root runs on the machine. Those that act at once answer before they do."""
+"""The scripts that root runs on the machine, by action. A script that acts at once answers first."""
 INSPECT = r"""
 d=/sys/class/dmi/id
 for n in sys_vendor product_name product_sku product_serial product_uuid bios_version; do
@@ -65,7 +65,7 @@ done
 
 
 class _Answer(Enum):
-    """What a machine does with a connection."""
+    """The reaction of a machine to a connection."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"

@@ -52,7 +52,7 @@ def needs(*what: type | str) -> Callable[[Test], Test]:
 
 
 class BmcHooks:
-    """What the suite must know about the BMC that it is run against."""
+    """The BMC under test: subclasses say how it is reached, and what to expect."""
 
     driver: ClassVar[BmcDriver]
     session: ClassVar[type[Bmc]]
@@ -64,7 +64,7 @@ class BmcHooks:
     patience: ClassVar[float] = 60.0
     """Seconds until an accepted change of power has had its effect."""
     off: ClassVar[PowerState] = PowerState.OFF
-    """How the power of a machine reads that is off; some drivers can only say that it is unknown."""
+    """The power that the driver reports for a machine that is off. Some drivers can only report `unknown`."""
 
     def access(self) -> Mapping[str, Any]:
         """Return the fields of Access for a BMC that answers."""

@@ -33,7 +33,7 @@ _LONG_LENGTHS = {0x81: 1, 0x82: 2}
 
 @dataclass(frozen=True, kw_only=True)
 class Platform:
-    """What a PCK certificate says of its processor: the facts that TCB information is about."""
+    """The facts about a processor in its PCK certificate, with which TCB information is compared."""
 
     fmspc: str
     pce_id: str

@@ -37,13 +37,13 @@ class AttestationError(InvalidRequest):
 
     @property
     def what(self) -> str:
-        """What is wrong, in a sentence."""
+        """The error as one sentence."""
         return self.message
 
 
 @dataclass(frozen=True, kw_only=True)
 class TdReport:
-    """What the TDX module says of a trust domain (TD), a confidential virtual machine."""
+    """The report of the TDX module about a trust domain (TD), a confidential virtual machine."""
 
     tee_tcb_svn: bytes
     """Security versions (SVNs) of the TDX module and the processor, 16 bytes. The second byte is the module's major
@@ -75,7 +75,7 @@ class TdReport:
 
 @dataclass(frozen=True, kw_only=True)
 class QeReport:
-    """What the processor says of the quoting enclave (QE), which signed the quote."""
+    """The report of the processor about the quoting enclave (QE), which signed the quote."""
 
     cpu_svn: bytes
     misc_select: bytes

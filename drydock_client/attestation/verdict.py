@@ -1,4 +1,4 @@
-"""What a verification found: one check for each thing that must hold, and the verdict over all of them."""
+"""The result of a verification: its checks, and the verdict over all of them."""
 
 from __future__ import annotations
 

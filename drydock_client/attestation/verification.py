@@ -56,7 +56,7 @@ def _bytes_of(digits: str, what: str, least: int, most: int) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a quote must contain, and what it is compared with. What is empty is not checked."""
+    """The values that a quote is compared with. Empty ones are not checked."""
 
     nonce: bytes = b""
     context: bytes = b""

@@ -47,7 +47,7 @@ class CleaningInfo:
     """The ended leases after which the resource must be cleaned."""
     percent: int | None = None
     sentence: str = ""
-    """What is being done, or why it waits."""
+    """The present step of the cleaning, or the reason why it waits."""
     failures: int = 0
     """Failed attempts."""
     failure: str = ""

@@ -29,7 +29,7 @@ from leases.models import Agent, JoinCode, ResourceIdentity
 PREFIX = "ddj_"
 """The first letters of every join code."""
 NO_REPORTS = "Its config says which hosts have agents, such as `reports` and `hosts` of kind `accelerators`."
-"""What to do if a blueprint takes no reports about a host."""
+"""The hint for a host about which no blueprint takes reports."""
 CLOCK_LIMIT = 300.0
 """The largest difference in seconds between the clocks of an agent and of the server at which reports are accepted."""
 CLOCK_WARNING = 60.0

@@ -47,7 +47,7 @@ SECONDS = 240.0
 """The longest time in seconds that an installation may take. Requests of the REST API have less."""
 _HELLO_SECONDS = 30.0
 _LONGEST = dt.timedelta(seconds=2 * SECONDS + _HELLO_SECONDS)
-"""How long an installation takes at most, with what undoes it. The lock of one whose process has died ends then."""
+"""The maximum duration of an installation and of undoing it. The lock of a process that died ends after this time."""
 _MOST_CERTIFICATES = 262_144
 
 

@@ -21,7 +21,7 @@ MOST_AGENTS = 10_000
 """The number of agents that a process remembers. Those that reported the longest ago are forgotten first."""
 _HARDWARE = re.compile(rb'"hardware"\s*:\s*')
 _BEGIN = b'{"'
-"""How a JSON text begins that is UTF-8: `json` takes a second byte that is not zero as a sign of that."""
+"""Matches the beginning of a JSON text in UTF-8. `json` assumes UTF-8 if the second byte is not zero."""
 _DECODER = json.JSONDecoder()
 
 

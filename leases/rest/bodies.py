@@ -187,7 +187,7 @@ class NewAgentOrder(Body):
 
 
 class Attestation(Body):
-    """What a quote must contain. If no nonce is given, the server makes one."""
+    """The nonce and the measurements that a quote must contain. Without a nonce, the server creates one."""
 
     nonce: Annotated[
         str, Field(pattern="^([0-9A-Fa-f]{2}){16,64}$|^$", description="16 to 64 bytes in hexadecimal digits.")

@@ -279,6 +279,15 @@ def alone() -> Iterator[None]:
         os.close(folder)
 
 
+@contextmanager
+def unchanged_accounts() -> Iterator[None]:
+    """Be alone, and end with the accounts that there were at the beginning."""
+    with alone():
+        before = accounts()
+        yield
+        assert accounts() == before
+
+
 def _started(folder: Path, address: str, port: int) -> subprocess.Popen[bytes]:
     popen = subprocess.Popen(
         [SSHD, "-D", "-e", "-f", str(folder / "config")], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL

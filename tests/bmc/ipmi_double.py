@@ -53,7 +53,7 @@ class Double:
 
     @property
     def sessions(self) -> int:
-        """How many sessions are open."""
+        """The number of open sessions."""
         return int(self.ask()["sessions"])
 
     def close(self) -> None:

@@ -64,7 +64,7 @@ class Machine:
         default_factory=lambda: {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
     )
     boots: list[dict[str, Any]] = field(default_factory=list, init=False)
-    """What each start booted from: the override, and the inserted images by drive."""
+    """The boot source of each start: the override, and the inserted images by drive."""
     asked: list[str] = field(default_factory=list, init=False)
     """All resets that were accepted."""
     media: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)

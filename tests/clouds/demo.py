@@ -5,17 +5,14 @@ It ends by itself, with 0 only when all of it came true and nothing is left: no 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from drydock.cli.toolkit.exits import stoppable, undisturbed
 from drydock.core import clock
 from drydock.demo.demo_output import DemoOutput
-from drydock.demo.runner import clear, own_state
+from tests import demos
 from tests.clouds import world
-from tests.peers import PEERS, find
 
 PATIENCE = 180.0
 
@@ -155,25 +152,9 @@ def _cost(resource: Any) -> tuple[object, ...]:
 
 def main() -> int:
     """Run the demo; the exit status."""
-    if find("sshd") is None:
-        print(f"make demo-cloud needs sshd: install the package {PEERS['sshd'].package}.", file=sys.stderr)
-        return 2
-    stage, state = DemoOutput(), own_state()
-    os.environ |= world.QUICK
-    try:
-        with stoppable():
-            CloudDemo(stage).run()
-    except Exception as error:
-        if os.environ.get("DRYDOCK_DEBUG"):
-            raise
-        stage.promise("the demo runs to its end", False, f"{type(error).__name__}: {error}")
-    with undisturbed():
-        clear(stage, state)
-    if stage.broken:
-        print(f"\nThe demo failed: {'; '.join(stage.broken)}", file=sys.stderr)
-        return 1
-    stage.scene("All of it came true. Next: docs/how-to/cloud-hosts.md")
-    return 0
+    return demos.run(
+        "demo-cloud", lambda output: CloudDemo(output).run(), settings=world.QUICK, page="docs/how-to/cloud-hosts.md"
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ left."""
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import secrets
 import sys
@@ -14,10 +13,10 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from drydock.cli.toolkit.exits import stoppable, undisturbed
+from drydock.cli.toolkit.exits import undisturbed
 from drydock.core import clock
 from drydock.demo.demo_output import DemoOutput
-from drydock.demo.runner import clear, own_state
+from tests import demos
 from tests.clouds import world
 from tests.clouds.troubles import TROUBLES, cleared
 
@@ -168,17 +167,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="the troubles of a former run")
     parser.add_argument("--leases", type=int, default=60)
     given = parser.parse_args()
-    stage, state = DemoOutput(), own_state()
-    os.environ |= world.QUICK | BRIEF
-    try:
-        with stoppable():
-            Storm(stage, given.seed, given.leases).run()
-    except Exception as error:
-        if os.environ.get("DRYDOCK_DEBUG"):
-            raise
-        stage.promise("the storm runs to its end", False, f"{type(error).__name__}: {error}")
-    with undisturbed():
-        clear(stage, state)
+    stage = demos.play(lambda output: Storm(output, given.seed, given.leases).run(), world.QUICK | BRIEF, what="storm")
     again = f"--seed {given.seed} --leases {given.leases}"
     if stage.broken:
         print(f"\nA promise was broken ({again}): {'; '.join(stage.broken)}", file=sys.stderr)

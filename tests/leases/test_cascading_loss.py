@@ -17,6 +17,7 @@ from leases.engine.resources import provision, retirement
 from leases.messaging.inline import settle
 from leases.models import Debt, Event, Lease, Resource, Run, Share
 from leases.reasons import Reason
+from tests.leases import kinds
 
 
 class Host(FakeActivated):
@@ -65,13 +66,8 @@ class Volume(Fake):
 @pytest.fixture(autouse=True)
 def _kinds():
     Disk.seen.clear()
-    added = [Host(), Disk(), Site(), Volume()]
-    for kind in added:
-        registry.register(kind)
-    yield
-    for kind in added:
-        del registry._registered[kind.name]
-    registry.forget()
+    with kinds.installed(Host(), Disk(), Site(), Volume()):
+        yield
 
 
 @pytest.fixture(autouse=True)

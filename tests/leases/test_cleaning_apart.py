@@ -7,7 +7,6 @@ import datetime as dt
 import pytest
 from django.db import IntegrityError, transaction
 
-from blueprints import registry
 from blueprints.answers import Failed, Ready, Scope
 from blueprints.contract import Cleans, Step
 from blueprints.fake.cloud import Cloud
@@ -26,6 +25,7 @@ from leases.operations import leases, resources
 from leases.operations.callers import caller
 from leases.reasons import Reason
 from leases.validation.requests import read
+from tests.leases import kinds
 
 PAST = "2020-01-01T00:00Z"
 LATER = 3600.0
@@ -69,13 +69,8 @@ class Mortal(FakeActivated):
 
 @pytest.fixture(autouse=True)
 def _kinds():
-    added = [Slab(), Mortal()]
-    for kind in added:
-        registry.register(kind)
-    yield
-    for kind in added:
-        del registry._registered[kind.name]
-    registry.forget()
+    with kinds.installed(Slab(), Mortal()):
+        yield
 
 
 @pytest.fixture

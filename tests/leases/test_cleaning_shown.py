@@ -1,4 +1,4 @@
-"""What people see of a cleaning apart from the lease: cleaning or cleaning owed, how far it is, and why it fails."""
+"""The view of a cleaning apart from the lease: running or owed, its progress, and its failure."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from leases.models import Debt, Event, Lease, Resource, Run, Share
 from leases.operations import resources
 from leases.operations.callers import caller
 from leases.reasons import Reason
+from tests.leases import kinds
 
 
 class Rack(FakeActivated):
@@ -42,13 +43,8 @@ class Spoiling(Rack):
 
 @pytest.fixture(autouse=True)
 def _kinds():
-    added = [Rack(), Spoiling()]
-    for kind in added:
-        registry.register(kind)
-    yield
-    for kind in added:
-        del registry._registered[kind.name]
-    registry.forget()
+    with kinds.installed(Rack(), Spoiling()):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from blueprints import registry
 from blueprints.contract import Builds, Kind, Registers
 from blueprints.fake import config
 from blueprints.fake.kind import Fake, FakeActivated
@@ -15,6 +14,7 @@ from leases.engine.resources import provision
 from leases.messaging.inline import settle
 from leases.models import Lease, Resource
 from leases.reasons import Reason
+from tests.leases import kinds
 
 
 class Spoiled(Fake):
@@ -53,13 +53,8 @@ class Plain(Kind, Registers, Builds):
 
 @pytest.fixture(autouse=True)
 def _kinds():
-    added = [Spoiled(), SpoiledActivated(), Plain()]
-    for kind in added:
-        registry.register(kind)
-    yield
-    for kind in added:
-        del registry._registered[kind.name]
-    registry.forget()
+    with kinds.installed(Spoiled(), SpoiledActivated(), Plain()):
+        yield
 
 
 def registered(blueprint):

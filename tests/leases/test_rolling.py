@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from blueprints import registry
 from blueprints.contract import Builds, Kind
 from blueprints.fake.kind import Fake
 from blueprints.models import Blueprint
@@ -12,6 +11,7 @@ from leases.engine.lifecycle import release
 from leases.messaging.inline import settle
 from leases.models import Event, Resource, Run
 from leases.reasons import Reason
+from tests.leases import kinds
 
 
 class Fixed(Kind, Builds):
@@ -33,10 +33,8 @@ class Fixed(Kind, Builds):
 
 @pytest.fixture(autouse=True)
 def _kinds():
-    registry.register(Fixed())
-    yield
-    del registry._registered["fixed"]
-    registry.forget()
+    with kinds.installed(Fixed()):
+        yield
 
 
 def outdated(blueprint, ask, until, kind, **columns):

@@ -6,7 +6,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
 
-from blueprints import registry
 from blueprints.answers import Ready
 from blueprints.contract import Step
 from blueprints.fake.kind import FakeActivated
@@ -15,6 +14,7 @@ from leases.models import Event, Resource
 from leases.operations import attention, resources
 from leases.operations.callers import caller
 from leases.reports import figures
+from tests.leases import kinds
 
 HOME = "/srv/homes/a"
 
@@ -40,10 +40,8 @@ class Busy(FakeActivated):
 def kind():
     found = Busy()
     found.there = [HOME]
-    registry.register(found)
-    yield found
-    del registry._registered[found.name]
-    registry.forget()
+    with kinds.installed(found):
+        yield found
 
 
 @pytest.fixture

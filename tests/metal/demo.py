@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from drydock.cli.toolkit.exits import stoppable, undisturbed
 from drydock.core import clock
 from drydock.demo.demo_output import DemoOutput
-from drydock.demo.runner import clear, own_state
-from tests.peers import PEERS, find
+from tests import demos
 
 PATIENCE = 60.0
 QUICK = {
@@ -209,25 +207,9 @@ def _drydock(*words: str) -> subprocess.CompletedProcess[str]:
 
 def main() -> int:
     """Run the demo; the exit status."""
-    if find("sshd") is None:
-        print(f"make demo-metal needs sshd: install the package {PEERS['sshd'].package}.", file=sys.stderr)
-        return 2
-    stage, state = DemoOutput(), own_state()
-    os.environ |= QUICK
-    try:
-        with stoppable():
-            MetalDemo(stage).run()
-    except Exception as error:
-        if os.environ.get("DRYDOCK_DEBUG"):
-            raise
-        stage.promise("the demo runs to its end", False, f"{type(error).__name__}: {error}")
-    with undisturbed():
-        clear(stage, state)
-    if stage.broken:
-        print(f"\nThe demo failed: {'; '.join(stage.broken)}", file=sys.stderr)
-        return 1
-    stage.scene("All of it came true. Next: docs/kinds/bare_metal.md")
-    return 0
+    return demos.run(
+        "demo-metal", lambda output: MetalDemo(output).run(), settings=QUICK, page="docs/kinds/bare_metal.md"
+    )
 
 
 if __name__ == "__main__":

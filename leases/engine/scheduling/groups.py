@@ -278,7 +278,7 @@ def advance(group_id: int) -> Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOpinion:
-    """What would happen to a group now. `decisions` are those on its members alone, if no existing host could do."""
+    """Explain a group: `decisions` are those about single members, if no existing host can serve the group."""
 
     granted: bool
     message: str

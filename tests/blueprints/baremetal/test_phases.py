@@ -1,4 +1,4 @@
-"""What a bare-metal host does in its phases when something is wrong: certificates, logins, serial numbers, power."""
+"""Failures in the phases of bare-metal hosts: certificates, logins, serial numbers, power."""
 
 from __future__ import annotations
 
@@ -389,7 +389,7 @@ BUSY = BmcBusy("The BMC at 10.0.1.7:443 is busy.", retry_after=7)
 
 
 def answered(error: BmcError, memo: Json, *, phase: str = "activate", lease: Any = None) -> Any:
-    """What a step answers whose call of the BMC fails."""
+    """Return the answer of a step whose call of the BMC fails."""
     config = BareMetal.Config(credential="control")
     there = SimpleNamespace(phase=phase, lease=lease, config=config, resource=SimpleNamespace(key="dd-1"))
 
