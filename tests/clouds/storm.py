@@ -156,6 +156,8 @@ class Storm:
     def _wait(self, what: str, holds: Callable[[], bool], found: Callable[[], list[str]]) -> None:
         end = clock.monotonic() + PATIENCE
         while not holds() and clock.monotonic() < end:
+            if missing := WORKERS - len(self.crew.running):
+                self.crew.start(missing)  # a machine that was made late has ended one, perhaps that with the beat
             clock.sleep(0.2)
         wrong = found()
         self.stage.promise(what, not wrong, "; ".join(wrong)[:2000])

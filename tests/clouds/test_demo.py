@@ -61,9 +61,10 @@ def test_it_comes_true_for_a_user_who_may_not_make_accounts(ordinary: str) -> No
 def test_without_an_ssh_server_it_says_at_once_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from tests import demos
     from tests.clouds import demo
 
-    monkeypatch.setattr(demo, "find", lambda name: None)
+    monkeypatch.setattr(demos, "find", lambda name: None)
     assert demo.main() == 2
     assert capsys.readouterr().err == "make demo-cloud needs sshd: install the package openssh-server.\n"
 

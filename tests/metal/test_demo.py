@@ -29,8 +29,9 @@ def test_all_of_it_comes_true() -> None:
 def test_without_an_ssh_server_it_says_at_once_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from tests import demos
     from tests.metal import demo
 
-    monkeypatch.setattr(demo, "find", lambda name: None)
+    monkeypatch.setattr(demos, "find", lambda name: None)
     assert demo.main() == 2
     assert capsys.readouterr().err == "make demo-metal needs sshd: install the package openssh-server.\n"
