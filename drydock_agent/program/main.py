@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from drydock_agent import boot_medium, disks
 from drydock_agent.driver import NotInstalled
 from drydock_agent.messages import moment
 from drydock_agent.package import version
@@ -58,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     greeting = _command(commands, "hello", _hello, "Say hello to the server, which renews the token, and end.")
     _command(commands, "status", _status, "Show which server the agent joined. Asks nothing of the server.")
     _command(commands, "check", _check, "Check that the program and its drivers can be loaded, and show its version.")
+    disks.add_commands(commands)
+    boot_medium.add_commands(commands)
     _listening(running)
     running.add_argument(
         "--trial-seconds", metavar="SECONDS", type=float, default=SECONDS,
