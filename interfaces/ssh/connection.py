@@ -119,6 +119,23 @@ class SshConnection:
                 deadline.check("Starting a command over SSH")
                 raise ConnectionLost from error
 
+    def terminal(self, channel: paramiko.Channel, command: str, deadline: Deadline) -> None:
+        """Give the channel a terminal, and run `command` on it, or the account's shell if `command` is empty.
+
+        Raises ConnectionLost, DeadlineExceeded.
+        """
+        with _closing_at(Deadline(_step(deadline)), self._fabric.client):
+            try:
+                channel.get_pty(term="vt220", width=80, height=24)
+                if command:
+                    channel.exec_command(command)
+                else:
+                    channel.invoke_shell()
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                channel.close()
+                deadline.check("Starting a terminal over SSH")
+                raise ConnectionLost("The host opened no terminal.") from error
+
     def subsystem(self, channel: paramiko.Channel, name: str, deadline: Deadline) -> None:
         """Start a subsystem on the channel."""
         with _closing_at(Deadline(_step(deadline)), self._fabric.client):
