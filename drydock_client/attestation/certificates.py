@@ -6,7 +6,7 @@ It is imported when a function is called, so that the client can be used without
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ def fingerprint(certificate: Certificate) -> str:
     return certificate.fingerprint(SHA256()).hex()
 
 
-def load_certificates(pem: bytes, where: str) -> tuple[Certificate, ...]:
+def load_certificates(pem: bytes, where: str, most: int = _MOST_CERTIFICATES) -> tuple[Certificate, ...]:
     """Return the certificates of a PEM text. Raises AttestationError if there is none, or if one cannot be read."""
     from cryptography.x509 import load_pem_x509_certificates
 
@@ -69,9 +69,19 @@ def load_certificates(pem: bytes, where: str) -> tuple[Certificate, ...]:
             _touch(one)
     except _errors() as error:
         raise AttestationError(where, f"The certificates cannot be read: {error}.") from None
-    if len(found) > _MOST_CERTIFICATES:
-        raise AttestationError(where, f"There are {len(found)} certificates; at most {_MOST_CERTIFICATES} are read.")
+    if len(found) > most:
+        raise AttestationError(where, f"There are {len(found)} certificates; at most {most} are read.")
     return tuple(found)
+
+
+def read_certificate(load: Callable[[bytes], Certificate], content: bytes, where: str) -> Certificate:
+    """Return a certificate, read by a function of `cryptography`. Raises AttestationError if it cannot be read."""
+    try:
+        found = load(content)
+        _touch(found)
+    except _errors() as error:
+        raise AttestationError(where, f"It cannot be read: {error}.") from None
+    return found
 
 
 def root_fingerprint(pem: bytes) -> str:
@@ -134,12 +144,12 @@ def chain_problem(chain: Sequence[Certificate], root: str) -> str:
     if (found := fingerprint(chain[-1])) != root:
         return f"It ends in a certificate with the SHA-256 {found}, not in the pinned root {root}."
     for depth, (one, issuer) in enumerate(zip(chain, [*chain[1:], chain[-1]], strict=True)):
-        if said := _link_problem(one, issuer, depth):
+        if said := link_problem(one, issuer, depth):
             return f"{name_of(one)}: {said}"
     return ""
 
 
-def _link_problem(one: Certificate, issuer: Certificate, below: int) -> str:
+def link_problem(one: Certificate, issuer: Certificate, below: int) -> str:
     """Return why `issuer`, with `below` authorities between itself and the end of the chain, did not issue `one`."""
     try:
         one.verify_directly_issued_by(issuer)

@@ -75,7 +75,7 @@ def _evidence(said: Mapping[str, Any]) -> Evidence:
         raise AttestationError("evidence", "nonce and provider must be text.")
     return Evidence(
         quote=_quote(said.get("quote")), nonce=nonce_of(nonce) if nonce else b"", lease=lease, provider=provider[:100],
-        collected_at=_time(at),
+        collected_at=time_of(at),
     )  # fmt: skip
 
 
@@ -89,7 +89,8 @@ def _quote(given: Any) -> bytes:
     return found
 
 
-def _time(given: Any) -> dt.datetime | None:
+def time_of(given: Any) -> dt.datetime | None:
+    """Read a time of a file of evidence, which may be missing. Raises AttestationError."""
     if given is None:
         return None
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from drydock_client.values import CheckResult
 from drydock_client.values.attestation import summary
@@ -25,26 +26,32 @@ CHECKS: dict[str, str] = {
 """Maps the name of each check, in the order of a verdict, to what it means if it passes."""
 
 
+TPM_CHECKS: dict[str, str] = {
+    "magic": "the TPM itself made the quote",
+    "quote_signature": "the attestation key signed the quote",
+    "ak_attributes": "the attestation key signs only what its TPM makes, and cannot leave it",
+    "ak": "the attestation key is the expected one",
+    "ek_certificate": "a pinned authority issued the certificate of the endorsement key",
+    "ek_validity": "the certificates are valid at this time",
+    "ek_binding": "one TPM has the endorsement key and the attestation key",
+    "pcr_digest": "the PCR values are those that were quoted",
+    "pcr_selection": "all PCRs that were asked for were quoted",
+    "pcrs": "the PCRs have the expected values",
+    "nonce": "the quote contains the nonce",
+}
+"""The checks of a TPM quote, in the same form."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The result of a verification."""
+class Checked:
+    """The checks of a verification."""
+
+    subject: ClassVar[str]
+    """The kind of quote that was verified."""
 
     checks: tuple[CheckResult, ...]
     at: dt.datetime
     """The time for which certificates, revocation lists and TCB information were checked."""
-    mr_td: str
-    """MR_TD in hexadecimal digits."""
-    report_data: str
-    """The report data in hexadecimal digits."""
-    debug: bool
-    """Whether the machine can be debugged by its host."""
-    fmspc: str = ""
-    """The family, model, stepping, platform and custom SKU of the processor, in hexadecimal digits. Empty if the
-    certificate does not say."""
-    tcb_status: str = ""
-    """The status in Intel's words, such as `UpToDate` or `OutOfDate`. Empty if it was not checked."""
-    advisories: tuple[str, ...] = ()
-    """Intel's security advisories for the TCB, such as `INTEL-SA-01036`."""
 
     @property
     def passed(self) -> bool:
@@ -64,7 +71,44 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence."""
-        return summary(self.checks)
+        return summary(self.checks, self.subject)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Checked):
+    """The result of a verification of a TDX quote."""
+
+    subject: ClassVar[str] = "TDX"
+
+    mr_td: str
+    """MR_TD in hexadecimal digits."""
+    report_data: str
+    """The report data in hexadecimal digits."""
+    debug: bool
+    """Whether the machine can be debugged by its host."""
+    fmspc: str = ""
+    """The family, model, stepping, platform and custom SKU of the processor, in hexadecimal digits. Empty if the
+    certificate does not say."""
+    tcb_status: str = ""
+    """The status in Intel's words, such as `UpToDate` or `OutOfDate`. Empty if it was not checked."""
+    advisories: tuple[str, ...] = ()
+    """Intel's security advisories for the TCB, such as `INTEL-SA-01036`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TpmVerdict(Checked):
+    """The result of a verification of a TPM quote."""
+
+    subject: ClassVar[str] = "TPM"
+
+    bank: str
+    """The hash of the PCRs, such as `sha256`."""
+    pcrs: Mapping[str, str] = field(default_factory=dict)
+    """Maps the number of each PCR to its value in hexadecimal digits."""
+    ak: str = ""
+    """SHA-256 of the public area of the attestation key, in hexadecimal digits."""
+    issuer: str = ""
+    """The issuer of the certificate of the endorsement key. Empty if there is none."""
 
 
 def passed(name: str, message: str) -> CheckResult:
@@ -82,7 +126,7 @@ def not_checked(name: str, message: str) -> CheckResult:
     return CheckResult(name=name, outcome="not checked", message=message)
 
 
-def in_order(checks: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return checks in the order of `CHECKS`."""
-    names = list(CHECKS)
+def in_order(checks: Iterable[CheckResult], order: Iterable[str] = CHECKS) -> tuple[CheckResult, ...]:
+    """Return checks in an order of their names, by default that of `CHECKS`."""
+    names = list(order)
     return tuple(sorted(checks, key=lambda one: names.index(one.name)))

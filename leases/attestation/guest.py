@@ -1,9 +1,4 @@
-"""Fetching a TDX quote from a guest, by the interface `command` of its lease.
-
-Linux 6.7 and later make quotes under `/sys/kernel/config/tsm/report`, the same for all confidential machines: 64 bytes
-are written to `inblob` of a new folder, and `outblob` and `provider` are read (Documentation/ABI/testing/configfs-tsm
-of the kernel). Only root may.
-"""
+"""Fetching a quote of TDX or of a TPM from a guest, by the interface `command` of its lease."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ import binascii
 import secrets
 from dataclasses import dataclass
 
+from blueprints.attestation import tsm
 from drydock.core.errors import Conflict, NotSupported
 from drydock_client.attestation import LARGEST_QUOTE
 from interfaces.command.contract import Command
@@ -19,52 +15,9 @@ from interfaces.command.result import CommandResult
 from interfaces.errors import NotStarted
 from leases.validation.input_checks import printable
 
-FOLDER = "/sys/kernel/config/tsm/report"
-PROVIDER = "tdx_guest"
-"""The name that the kernel gives to the source of TDX quotes."""
-
+FOLDER = tsm.FOLDER
 SECONDS = 8.0
 """The longest time in seconds that a guest may take. A request of the REST API has little more."""
-_NO_FOLDER, _NOT_ROOT, _NO_REPORT, _NOT_WRITTEN, _NO_QUOTE = range(61, 66)
-_MOST_OUTPUT = 2 * LARGEST_QUOTE
-
-_SCRIPT = f"""
-[ -d "$1" ] || exit {_NO_FOLDER}
-[ -w "$1" ] || exit {_NOT_ROOT}
-report=$1/$2
-mkdir -- "$report" || exit {_NO_REPORT}
-trap 'rmdir -- "$report" 2>/dev/null' EXIT
-printf %s "$3" | base64 -d >"$report/inblob" || exit {_NOT_WRITTEN}
-tries=0
-# The quoting enclave on the host may be busy; then the kernel returns an error, or nothing.
-until quote=$(head -c {LARGEST_QUOTE + 1} "$report/outblob" 2>/dev/null | base64) && [ -n "$quote" ]; do
-  tries=$((tries + 1))
-  [ $tries -lt 25 ] || exit {_NO_QUOTE}
-  sleep 0.2
-done
-head -c 100 "$report/provider" | head -n 1
-printf '%s\\n' "$quote"
-"""
-"""$1: the folder of reports, $2: the name of the new report, $3: 64 bytes in base64. Prints provider and quote."""
-
-_NOT_TDX = "Check in the guest that `/sys/firmware/tdx` or `dmesg | grep -i tdx` shows a TDX guest."
-_PROBLEMS = {
-    _NO_FOLDER: (
-        "has no {folder}: it is not a TDX guest, its kernel is older than 6.7, or configfs is not mounted.",
-        "Mount it in the guest: `mount -t configfs none /sys/kernel/config`, and load the module tdx_guest.",
-    ),
-    _NOT_ROOT: (
-        "lets only root make quotes, and the account of the lease is not root and may not use sudo.",
-        "Lease the whole machine with an account that has sudo.",
-    ),
-    _NO_REPORT: ("refused to make a report: {said}", _NOT_TDX),
-    _NOT_WRITTEN: ("refused the nonce: {said}", _NOT_TDX),
-    _NO_QUOTE: (
-        "made no quote in time: the quoting service of its host does not answer.",
-        "Try again; if it fails again, tell the provider of the machine.",
-    ),
-}
-"""Maps exit codes of the script to the problem and to what can be done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,17 +35,21 @@ def fetch(command: Command, report_data: bytes, *, folder: str = "") -> GuestQuo
     cannot make a TDX quote, Conflict if its answer is not one, and what `Command.run` raises.
     """
     name = f"drydock-{secrets.token_hex(8)}"
-    words = ["sh", "-c", _SCRIPT, "sh", folder or FOLDER, name, base64.b64encode(report_data).decode()]
-    ended = _run(command, words)
-    if ended.exit_code == _NOT_ROOT:
-        ended = _as_root(command, words) or ended
+    words = ["sh", "-c", tsm.SCRIPT, "sh", folder or FOLDER, name, base64.b64encode(report_data).decode()]
+    ended = run_as_root(command, words, denied=tsm.NOT_ROOT)
     if not ended.ok:
         raise _refused(ended, folder or FOLDER)
     return _read(ended)
 
 
+def run_as_root(command: Command, words: list[str], *, denied: int) -> CommandResult:
+    """Run a script as the account of the lease, and again with sudo if it ends with the exit code `denied`."""
+    ended = _run(command, words)
+    return (_as_root(command, words) or ended) if ended.exit_code == denied else ended
+
+
 def _run(command: Command, words: list[str]) -> CommandResult:
-    return command.run(words, timeout=SECONDS, max_output=_MOST_OUTPUT)
+    return command.run(words, timeout=SECONDS, max_output=tsm.LARGEST_OUTPUT)
 
 
 def _as_root(command: Command, words: list[str]) -> CommandResult | None:
@@ -107,7 +64,7 @@ def _as_root(command: Command, words: list[str]) -> CommandResult | None:
 
 def _refused(ended: CommandResult, folder: str) -> NotSupported:
     said = printable(ended.error_text.strip()[-200:]) or f"exit code {ended.exit_code}."
-    problem, hint = _PROBLEMS.get(ended.exit_code, ("could not run the script that makes a quote: {said}", ""))
+    problem, hint = tsm.PROBLEMS.get(ended.exit_code, ("could not run the script that makes a quote: {said}", ""))
     return NotSupported(
         f"The guest {problem.format(folder=folder, said=said)}", hint=hint, capability="attestation", field="lease"
     )
@@ -118,10 +75,10 @@ def _read(ended: CommandResult) -> GuestQuote:
     provider, _, encoded = ended.stdout.partition(b"\n")
     name = printable(provider.decode("ascii", "replace").strip(), 60)
     if ended.truncated:
-        raise Conflict(f"The guest returned more than {_MOST_OUTPUT} bytes instead of a quote.", field="lease")
-    if name != PROVIDER:
+        raise Conflict(f"The guest returned more than {tsm.LARGEST_OUTPUT} bytes instead of a quote.", field="lease")
+    if name != tsm.PROVIDER:
         raise NotSupported(
-            f"The guest's quotes come from {name or 'an unknown source'}; only TDX ({PROVIDER}) can be verified.",
+            f"The guest's quotes come from {name or 'an unknown source'}; only TDX ({tsm.PROVIDER}) can be verified.",
             capability="attestation", field="lease",
         )  # fmt: skip
     try:
