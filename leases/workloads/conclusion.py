@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
 from django.db.models.functions import Now
 
+from blueprints.units import UnitCommand
 from drydock.core.errors import DrydockError
 from interfaces.command import container, metering
 from interfaces.command.contract import Command
@@ -60,7 +61,7 @@ def gather(watch: Watch, host: Command, name: str, *, remove: bool = True) -> Ga
             end = host.jobs.remains(name, *_bounds())
         except JobMissing:
             log.warning("The workload no longer exists on the host of lease %s.", watch.lease_id)
-    if remove and (watch.workload or {}).get("image"):
+    if remove and (watch.workload or {}).get("image") and not isinstance(host, UnitCommand):
         _remove_container(watch, host)
     return Gathered(end=end, sample=sample, at=at)
 
@@ -81,15 +82,21 @@ def measured(watch: Watch, host: Command) -> tuple[Sample | None, dt.datetime | 
 
     Returns None for both if the host does not report counters. Raises errors from the connection to the host.
     """
-    machine, shared = _holds(watch.lease, host)
     try:
-        sample = metering.read(host, lease=specs.key("l", watch.lease_id), machine=machine, shared=shared)
+        sample = _sample(watch, host)
     except (LeaseEnded, Unreachable, ConnectionLost):
         raise
     except DrydockError as error:
         log.warning("The usage of lease %s could not be read: %s", watch.lease_id, error)
         return None, None
     return sample, rows("SELECT clock_timestamp()")[0][0]
+
+
+def _sample(watch: Watch, host: Command) -> Sample:
+    if isinstance(host, UnitCommand):
+        return host.jobs.sample()
+    machine, shared = _holds(watch.lease, host)
+    return metering.read(host, lease=specs.key("l", watch.lease_id), machine=machine, shared=shared)
 
 
 def _holds(lease: Lease, host: Command) -> tuple[bool, bool]:
@@ -115,6 +122,8 @@ def counted(watch: Watch, sample: Sample | None, at: dt.datetime | None) -> dict
     if sample is None or at is None:
         return {}
     before = None if watch.sample is None else Sample.from_json(watch.sample)
+    if sample.peak is None and before is not None:
+        sample = replace(sample, peak=before.peak)
     seconds = 0.0 if watch.sampled_at is None else (at - watch.sampled_at).total_seconds()
     now = advanced(used(watch), before, sample, seconds)
     return {
@@ -127,7 +136,8 @@ def counted(watch: Watch, sample: Sample | None, at: dt.datetime | None) -> dict
 def end_of(watch: Watch, state: str, exit_code: int | None, message: str, last: Gathered | None) -> outcomes.End:
     """Return the outcome of a workload, as determined by the end of its job."""
     cause = last.end.cause if last is not None and last.end is not None else ""
-    image = str((watch.workload or {}).get("image", ""))
+    asked = watch.workload or {}
+    image = str(asked.get("image") or asked.get("archive") or "")
     return outcomes.of_job(state, exit_code=exit_code, message=message, cause=cause, image=image)
 
 

@@ -26,7 +26,7 @@ from leases.models import Job, Lease
 from leases.models.job import Watch
 from leases.operations.interfaces import still_mine
 from leases.reasons import Reason
-from leases.workloads import conclusion
+from leases.workloads import conclusion, units
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,10 @@ def write(
     )  # fmt: skip
 
 
-def advance(job_id: int) -> Job:
+def advance(job_id: int, *, worker: bool = False) -> Job:
     """Advance a job as far as is possible now, and return its row: start it, cancel it or record its end.
+
+    Only a worker starts a job whose image must be copied to the host.
 
     Raises errors from the host (unreachable, connection lost). The row is then unchanged.
     """
@@ -55,7 +57,7 @@ def advance(job_id: int) -> Job:
     if job.state not in OPEN:
         return job
     try:
-        _advance(job)
+        _advance(job, worker)
     except LeaseEnded:
         if conclusion.open_watch(job) is None:
             _close(job, Job.State.CANCELLED, message="The lease of the job has ended.")
@@ -65,13 +67,16 @@ def advance(job_id: int) -> Job:
     return job
 
 
-def _advance(job: Job) -> None:
-    host = _host(job.lease)
+def _advance(job: Job, worker: bool) -> None:
+    begun = units.watch_of(job)
+    host = _host(job.lease, begun)
     name = host_id(job)
     try:
         if job.cancel_wanted:
             found = host.jobs.cancel(name)
         elif job.state == Job.State.PENDING:
+            if units.has_archive(begun) and not (worker and units.copied(begun, host)):
+                return None
             found = host.jobs.start(_spec(job, name))
         else:
             found = host.jobs.status(name)
@@ -91,19 +96,22 @@ def _spec(job: Job, name: str) -> JobSpec:
     return JobSpec(id=name, words=job.command, env=env, cwd=job.cwd, stdin=stdin, apart=job.apart)
 
 
-def _host(lease: Lease) -> Command:
+def _host(lease: Lease, watch: Watch | None) -> Command:
     def check() -> None:
         still_mine(lease.pk, lease.owner_id)
 
     check()
     found = specs.opened(specs.lease_view(lease, still_mine=check), "command", check)
     assert isinstance(found, Command)
-    return found
+    return units.command(watch, lease, found, check)
 
 
-def host(lease_id: int) -> Command:
-    """Return the command interface of a lease. Raises LeaseEnded."""
-    return _host(Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id))
+def host(lease_id: int, watch: Watch | None = None) -> Command:
+    """Return the command interface of a lease. Raises LeaseEnded.
+
+    Its jobs are those of the lease's account or, with a watch whose workload is a unit, that unit.
+    """
+    return _host(Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id), watch)
 
 
 def host_id(job: Job) -> str:
@@ -205,7 +213,7 @@ def look(job_id: int) -> None:
     """Check a job once. If its host fails, a later check tries again."""
     try:
         with answering_within(float(settings.DRYDOCK.host_seconds)):
-            advance(job_id)
+            advance(job_id, worker=True)
     except Job.DoesNotExist:
         return
     except DrydockError as error:

@@ -6,6 +6,7 @@ import signal
 from enum import StrEnum
 from typing import NamedTuple
 
+from blueprints.units import podman
 from interfaces.command import container
 from leases.models.job import Job
 from leases.reasons import Reason
@@ -22,6 +23,10 @@ class Outcome(StrEnum):
     """The image of the workload could not be pulled."""
     NO_PODMAN = "no_podman"
     """The host of the workload has no podman."""
+    BAD_ARCHIVE = "bad_archive"
+    """The archive of the image that was copied to the host is not the one that was requested."""
+    NO_UNITS = "no_units"
+    """The host of the workload cannot run units, which ports and archives need."""
     LOST = "lost"
     """The workload disappeared without an exit code, or its host disappeared."""
     CANCELLED = "cancelled"
@@ -59,6 +64,17 @@ _NOT_BEGUN = {
         Outcome.NO_IMAGE,
         "The workload could not be started: its host could not pull the image {image}. The output has "
         "the reason. Check the name of the image, and whether the host can reach the registry.",
+    ),
+    podman.BAD_ARCHIVE: (
+        Outcome.BAD_ARCHIVE,
+        "The workload could not be started: the archive that was copied to its host does not have the SHA-256 {image}. "
+        "Ask an operator to check the file in the folder DRYDOCK_ARCHIVES of the workers.",
+    ),
+    podman.NO_UNITS: (
+        Outcome.NO_UNITS,
+        "The workload could not be started: ports and archives need a host that has systemd, podman and control groups "
+        "of version 2, and whose leases have accounts of their own or root's. Request such a host (a trait, or "
+        "allowed_blueprints), or omit ports and archive.",
     ),
 }
 

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.db.models.functions import Coalesce, Now
 
 from drydock.core.errors import Conflict, DrydockError
-from interfaces.command import container
 from interfaces.command.contract import Command
 from interfaces.command.metering import Sample
 from interfaces.deadline import answering_within
@@ -23,7 +22,7 @@ from leases.messaging import hints
 from leases.models import Job
 from leases.models.job import Watch
 from leases.states import LeaseState
-from leases.workloads import conclusion, jobs, outcomes
+from leases.workloads import conclusion, jobs, outcomes, units
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +85,7 @@ def _wait(watch: Watch) -> None:
 def _follow(watch: Watch) -> None:
     """Measure what an active lease uses, and start its workload. The host has `DRYDOCK_HOST_SECONDS` to answer."""
     with answering_within(float(settings.DRYDOCK.host_seconds)):
-        host = jobs.host(watch.lease_id)
+        host = jobs.host(watch.lease_id, watch)
         sample, at = conclusion.measured(watch, host)
     unseen = Watch.objects.filter(pk=watch.pk, over_at=None, samples=watch.samples)
     unseen.update(began_at=Coalesce("began_at", Now()), **conclusion.counted(watch, sample, at))
@@ -101,17 +100,17 @@ def _begin(lease_id: int) -> int | None:
     Return the id of the job, or None if the lease has ended meanwhile.
     """
     locked = rows("SELECT state, release_wanted FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (lease_id,))
-    watch = Watch.objects.select_for_update(no_key=True).filter(lease_id=lease_id, over_at=None).first()
+    watches = Watch.objects.select_related("lease__owner", "lease__resource__blueprint")
+    watch = watches.select_for_update(no_key=True, of=("self",)).filter(lease_id=lease_id, over_at=None).first()
     if watch is None or watch.workload is None or locked != [(LeaseState.ACTIVE, "")]:
         return None
     if watch.job_id is None:
-        asked = watch.workload
-        image, env = asked["image"], watch.env or {}
-        words = asked["command"] if not image else container.words(
-            lease=specs.key("l", lease_id), image=image, command=asked["command"] or (), variables=env, cwd=asked["cwd"]
-        )  # fmt: skip
-        job = jobs.write(lease_id, words, env=env, cwd="" if image else asked["cwd"], ends_lease=True)
-        Watch.objects.filter(pk=watch.pk).update(job=job, env=None, began_at=Coalesce("began_at", Now()))
+        asked, env = watch.workload, watch.env or {}
+        how = units.begun(watch.lease, asked, env)
+        job = jobs.write(lease_id, how.words, env=env, cwd=how.cwd, ends_lease=True)
+        Watch.objects.filter(pk=watch.pk).update(
+            job=job, env=None, began_at=Coalesce("began_at", Now()), workload=units.kept(asked, how.unit)
+        )
         record_event(
             "lease.workload", f"The workload was started as job {job.pk}.", lease_id=lease_id, details={"job": job.pk}
         )
@@ -174,7 +173,7 @@ def _host(watch: Watch) -> Command:
     check()
     found = specs.opened(specs.lease_view(watch.lease, still_mine=check), "command", check)
     assert isinstance(found, Command)
-    return found
+    return units.command(watch, watch.lease, found, check)
 
 
 def _close(watch: Watch) -> None:
