@@ -1,0 +1,50 @@
+"""Config fields that all kinds of DPF have: the API server, and how long it may be unreachable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from blueprints.contract import Fields
+from blueprints.dpf.access import dialect_of
+from blueprints.kube import KubeError, connect
+from blueprints.specs import BlueprintView, Problem
+
+NAMESPACE = "dpf-operator-system"
+"""The namespace in which DPF's documents install it."""
+
+
+class Server(Fields):
+    """The API server on which DPF runs."""
+
+    credential: str = Field(
+        min_length=1,
+        description="Name of the credential for the API server: a kubeconfig, or server, token and authority.",
+    )
+    namespace: str = Field(
+        default=NAMESPACE, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="Namespace of the DPF objects."
+    )
+    outage: float = Field(
+        default=3600.0,
+        gt=0,
+        le=86_400,
+        description="Seconds for which a build waits while the API server cannot be reached.",
+    )
+
+
+def problems(blueprint: BlueprintView, kinds: Sequence[str]) -> list[Problem]:
+    """Return what is wrong with the credential, or the reason why the server cannot be used. Writes nothing."""
+    name = blueprint.config.credential
+    if name not in blueprint.credentials:
+        return [Problem(message=f"Credential {name!r} does not exist.", field="credential")]
+    try:
+        with connect(blueprint.credentials[name]) as cluster:
+            dialect = dialect_of(cluster, fresh=True)
+    except KubeError as error:
+        return [Problem(message=str(error), field="credential")]
+    return [
+        Problem(message=f"The API server at {cluster.where} has no kind {kind}. Is DPF installed there?", field="kind")
+        for kind in kinds
+        if not dialect.has(kind)
+    ]

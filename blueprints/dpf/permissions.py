@@ -1,0 +1,66 @@
+"""The least role that each kind needs on the API server of DPF.
+
+The lives of DPUs in the tests use an account with exactly these roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from blueprints.dpf.cards import uses_devices
+from blueprints.kube import NODE, SECRET, Dialect, Json, Rule, role
+
+_LIST = ("list",)
+_OURS = ("get", "list", "create", "delete")
+"""The verbs for objects that Drydock creates. It reads them by name, and lists them by label to find orphans."""
+_VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "dpf": {
+        "DPUSet": _OURS, "DPUFlavor": _OURS, "DPU": ("get", "list", "patch", "delete"), "DPUCluster": ("get",),
+        "DPUDevice": _LIST, "DPUNode": ("get", "list", "patch"), "DPUNodeMaintenance": ("get", "patch"),
+    },
+    "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
+    "dpf_cluster": {"DPUCluster": _LIST},
+    "dpf_image": {"BFB": _OURS},
+}  # fmt: skip
+"""Kind -> type of object -> verbs. Types that a server does not have are left out."""
+_READ_CARDS = ("dpf", "dpf_card")
+_READ_KUBECONFIGS = ("dpf",)
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """The rules of a role in the namespace of DPF, and those of a cluster role for types without a namespace."""
+
+    namespaced: tuple[Rule, ...]
+    cluster: tuple[Rule, ...] = ()
+
+
+def kinds() -> tuple[str, ...]:
+    """Return the names of the kinds that use DPF."""
+    return tuple(_VERBS)
+
+
+def permissions(kind: str, dialect: Dialect, secrets: Sequence[str] = ()) -> Permissions:
+    """Return what a kind needs on servers of a dialect.
+
+    `secrets` names the secrets with the kubeconfigs of the DPU clusters; without them, the role may read all secrets of
+    the namespace. Raises KeyError for a kind that does not use DPF, and ValueError for a bad name of a secret.
+    """
+    found = [Rule(type=dialect.type(one), verbs=verbs) for one, verbs in _VERBS[kind].items() if dialect.has(one)]
+    if kind in _READ_KUBECONFIGS:
+        found.append(Rule(type=SECRET, verbs=("get",), names=tuple(secrets)))
+    of_nodes = kind in _READ_CARDS and not uses_devices(dialect)
+    return Permissions(tuple(found), (Rule(type=NODE, verbs=_LIST),) if of_nodes else ())
+
+
+def manifests(
+    needed: Permissions, namespace: str, *, name: str, account: str, account_namespace: str = ""
+) -> list[Json]:  # fmt: skip
+    """Return the roles for permissions, and their bindings to a service account, by default in the same namespace.
+
+    Raises ValueError for a bad name.
+    """
+    given = {"name": name, "account": account, "account_namespace": account_namespace or namespace}
+    found = role(needed.namespaced, namespace, **given)
+    return found + (role(needed.cluster, "", **given) if needed.cluster else [])

@@ -1,0 +1,90 @@
+"""The phases of a DPU: what its status says, as percent, a sentence, and what DPF waits for us to do.
+
+The phases and their order differ between versions (doca-platform, `api/provisioning/v1alpha1/dpu_types.go`), so an
+unknown phase is shown by its name and breaks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from blueprints.dpf.cards import GROUP
+from blueprints.kube import Object
+
+HOLD = f"{GROUP}wait-for-external-nodeeffect"
+"""Annotation on a DPU or DPUNodeMaintenance: DPF waits until it is `false`."""
+REBOOT = f"{GROUP}dpunode-external-reboot-required"
+"""Annotation on a DPUNode: DPF waits until the host was rebooted, and the annotation is removed."""
+BY_HAND = "WaitingForManualPowerCycleOrReboot"
+PERCENT: Mapping[str, int] = {
+    "Initializing": 1, "Pending": 3, "Node Effect": 5, "Initialize Interface": 8, "Perform ARM Force Restart": 10,
+    "Config FW Parameters": 12, "Update Firmware": 14, "Prepare BFB": 16, "DMS Deployment": 10, "OS Installing": 20,
+    "Rebooting": 60, "Checking Host Reboot Required": 60, "DPU Config": 70, "Host Network Configuration": 75,
+    "DPU Cluster Config": 85, "Service Readiness": 92, "Node Effect Removal": 96, "Ready": 99,
+}  # fmt: skip
+LIMITS: Mapping[str, float] = {"OS Installing": 3600.0, "Rebooting": 7200.0}
+"""Seconds after which a phase has failed. The secret with which a DPU joins its cluster expires after two hours."""
+LIMIT = 1800.0
+
+
+class Task(StrEnum):
+    """The next action for a DPU."""
+
+    WAIT = "wait"
+    HOLD = "hold"
+    """DPF waits for us to hold the host."""
+    REBOOT = "reboot"
+    """DPF waits for us to reboot the host."""
+    FAILED = "failed"
+    DONE = "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The state of a DPU that is being built."""
+
+    task: Task
+    phase: str
+    percent: int
+    sentence: str
+
+
+def progress(dpu: Object | None, node: Object | None, maintenance: Sequence[Object]) -> Progress:
+    """Return the progress of a DPU. `node` is its DPUNode, where the server has this kind."""
+    if dpu is None:
+        return Progress(task=Task.WAIT, phase="", percent=0, sentence="DPF has not created the DPU yet.")
+    phase = dpu.phase or "Initializing"
+    percent, said = PERCENT.get(phase, 0), why(dpu)
+    sentence = f"DPU {dpu.name}: {phase}." + (f" {said}" if said else "")
+    task = Task.WAIT
+    if phase == "Error":
+        task = Task.FAILED
+    elif phase == "Ready" and dpu.observed:
+        task = Task.DONE
+    elif any(held(one) for one in (dpu, *maintenance)):
+        task = Task.HOLD
+    elif phase == "Rebooting" and waits_for_reboot(dpu) and (node is None or REBOOT in node.annotations):
+        task = Task.REBOOT
+    return Progress(task=task, phase=phase, percent=percent, sentence=sentence)
+
+
+def held(one: Object) -> bool:
+    """Return whether DPF waits at this object for us to hold the host."""
+    return not one.deleting and one.annotations.get(HOLD, "false").lower() not in ("false", "")
+
+
+def waits_for_reboot(dpu: Object) -> bool:
+    """Return whether the DPU waits for a reboot of its host that DPF does not do itself."""
+    status = dpu.status.get("rebootStatus")
+    if isinstance(status, dict):
+        return status.get("phase") == "Pending" and status.get("reason") == BY_HAND
+    said = dpu.condition("Rebooted")
+    return said is not None and not said.true and said.reason == BY_HAND
+
+
+def why(dpu: Object) -> str:
+    """Return the reasons and messages of the conditions that are false, at most three of them."""
+    wrong = [one for one in dpu.conditions if one.status == "False" and (one.reason or one.message)][-3:]
+    return " ".join(f"{one.type}: {one.reason} {one.message}".strip().rstrip(".") + "." for one in wrong)

@@ -1,0 +1,1 @@
+"""The kind `dpf`: a DPU that DPF installs on a leased card."""

@@ -1,0 +1,80 @@
+"""Config of blueprints of kind dpf."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from blueprints.dpf import Server
+from blueprints.dpf.phases import LIMIT, LIMITS
+
+_HUGEPAGES = re.compile(r"\Ahugepages=(\d{1,9})\Z")
+_SIZE = re.compile(r"\Ahugepagesz=(\d{1,6})([KMG])\Z", re.IGNORECASE)
+_UNIT = {"K": 1 / (1 << 20), "M": 1 / 1024, "G": 1.0}
+_DEFAULT_PAGE_GIB = 2 / 1024
+
+
+class Config(Server):
+    """How DPF installs DPUs."""
+
+    image: str = Field(
+        max_length=2000, description="Address of the BFB image; a blueprint of kind dpf_image must have it."
+    )
+    doca: str = Field(default="", max_length=63, description="Version of DOCA in the image.")
+    flavor: str | Mapping[str, JsonValue] = Field(
+        description="Name of an existing DPUFlavor, or the spec of one that is created for each DPU."
+    )
+    card: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the card, such as its model.")
+    cluster: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the DPU cluster.")
+    mode: Literal["dpu", "zero-trust"] = Field(default="dpu", description="Mode of the cards.")
+    node_labels: Mapping[str, str] = Field(default={}, description="Labels of the DPU's node in its cluster.")
+    reboot: Literal["reboot", "power_cycle"] = Field(
+        default="power_cycle", description="How a host is restarted when its card needs it."
+    )
+    phase_limits: Mapping[str, float] = Field(
+        default={},
+        description="Phase -> seconds after which it has failed; others have the limits of the documentation.",
+    )
+    reimage: int = Field(default=1, ge=0, le=5, description="How often a failed installation is begun anew.")
+
+    @field_validator("image")
+    @classmethod
+    def _is_bfb(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")) or not value.endswith(".bfb"):
+            raise ValueError("Must begin with http:// or https:// and end in .bfb.")
+        return value
+
+    @model_validator(mode="after")
+    def _flavor_can_be_used(self) -> Self:
+        if isinstance(self.flavor, str) and not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", self.flavor):
+            raise ValueError("flavor: the name of a DPUFlavor has lower-case letters, digits, hyphens and dots.")
+        return self
+
+    def limit(self, phase: str) -> float:
+        """Return the seconds that a phase may last."""
+        return float(self.phase_limits.get(phase, LIMITS.get(phase, LIMIT)))
+
+    @property
+    def flavor_name(self) -> str:
+        """The name of an existing flavor; empty if one is created for each DPU."""
+        return self.flavor if isinstance(self.flavor, str) else ""
+
+
+def hugepages_gib(flavor: Mapping[str, Any]) -> float:
+    """Return the memory in GiB that the kernel parameters of a flavor set aside as huge pages.
+
+    A card whose flavor sets aside more than it has does not boot, and DPF has no way back
+    (https://github.com/NVIDIA/doca-platform/issues/17).
+    """
+    grub = flavor.get("grub")
+    given = grub.get("kernelParameters") if isinstance(grub, Mapping) else None
+    size, total = _DEFAULT_PAGE_GIB, 0.0
+    for one in given if isinstance(given, list) else ():
+        if found := _SIZE.match(str(one)):
+            size = int(found[1]) * _UNIT[found[2].upper()]
+        elif found := _HUGEPAGES.match(str(one)):
+            total += int(found[1]) * size
+    return total

@@ -1,0 +1,87 @@
+"""The kind `dpf`: DPUs that DPF installs, on cards that are leased for life.
+
+A DPU is a card with an image, a flavor and a place in a DPU cluster. Its card, image and cluster are leases of the DPU,
+so cards are one pool for many blueprints.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import ClassVar
+
+from blueprints.amounts import Amounts
+from blueprints.answers import Json
+from blueprints.contract import Builds, Checks, Kind, Lists, Plan, Step
+from blueprints.dpf import DpuAttributes, DpuRequirements, delete_ours, owned
+from blueprints.dpf import config as server
+from blueprints.dpf.phases import LIMIT
+from blueprints.dpf.requirements import MATCHES, of_card
+from blueprints.dpu.dpf import actions, provisioning
+from blueprints.dpu.dpf import config as schema
+from blueprints.matching import misses
+from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
+
+_LONG = 7 * 86_400.0
+
+
+class Dpf(Kind, Builds, Checks, Lists):
+    """A DPUSet of DPF that selects exactly one card."""
+
+    name: ClassVar[str] = "dpf"
+    resource_type: ClassVar[str] = "dpu"
+    Config, Requirements, Attributes = schema.Config, DpuRequirements, DpuAttributes
+    matches = MATCHES
+    needs: ClassVar[tuple[str, ...]] = (actions.CARD_TYPE, actions.CLUSTER_TYPE, actions.IMAGE_TYPE)
+    idle_timeout: ClassVar[dt.timedelta | None] = None
+    check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
+    operator_facts: ClassVar[frozenset[str]] = frozenset({"flavor_object", "set"})
+
+    def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:
+        """Return the DPU that the config describes, if it can meet the request. Its card is found by the build."""
+        promised: Json = {
+            "image": config.image, "doca": config.doca or None, "flavor": config.flavor_name or None,
+            "mode": config.mode, **config.card, **config.cluster,
+        }  # fmt: skip
+        attributes = {name: promised[name] for name in DpuAttributes.model_fields if promised.get(name) is not None}
+        if asked is None:
+            return [Draft(attributes=attributes, capacity=Amounts(slots=1))]
+        # What only the card decides is promised: the build leases a card that has it.
+        promises = {**of_card(asked.requirements), **({"cluster": c} if (c := asked.requirements.cluster) else {})}
+        draft = Draft(attributes={**promises, **attributes}, capacity=Amounts(slots=1))
+        fits = asked.amounts.fits_in(draft.capacity)
+        return [draft] if fits and not misses(MATCHES, draft.attributes, asked.requirements.model_dump()) else []
+
+    def build(self) -> Plan:
+        """Return the plan that leases card, cluster and image, holds the host, and lets DPF install the card."""
+        return (
+            Step(name="needs", act=actions.have_needs, deadline=_LONG),
+            Step(name="compatible", act=actions.check_compatible),
+            Step(name="hold", act=actions.hold_host, deadline=_LONG),
+            Step(name="flavor", act=actions.create_flavor),
+            # From the set on, DPF may write to the card at any time, and its host must not be rebooted meanwhile.
+            Step(name="set", act=actions.create_set, interruptible=False),
+            Step(name="provision", act=provisioning.provision, deadline=_LONG, interruptible=False),
+            Step(name="join", act=actions.wait_for_node, deadline=LIMIT),
+        )
+
+    def check(self) -> Plan:
+        """Return the plan that reads whether the DPU is ready."""
+        return (Step(name="look", act=actions.look),)
+
+    def destroy(self) -> Plan:
+        """Return the plan that deletes our objects, and waits until DPF has removed the DPU and its node."""
+        return (
+            Step(name="set", act=delete_ours("DPUSet"), deadline=_LONG),
+            Step(name="dpu", act=actions.wait_until_removed, deadline=_LONG),
+            Step(name="flavor", act=delete_ours("DPUFlavor"), deadline=_LONG),
+        )
+
+    def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
+        """Return the DPUSets and DPUFlavors of this installation."""
+        return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
+
+    def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
+        """Check that the API server can be used, has DPF, and can express the flavor."""
+        found = server.problems(blueprint, ("DPUSet", "DPUFlavor", "DPU"))
+        return found or actions.flavor_problems(blueprint)

@@ -1,0 +1,1 @@
+"""The kind `dpf_card`: a card that DPF can install."""

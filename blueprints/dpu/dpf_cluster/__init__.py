@@ -1,0 +1,1 @@
+"""The kind `dpf_cluster`: a Kubernetes cluster that DPUs join."""

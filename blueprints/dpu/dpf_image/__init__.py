@@ -1,0 +1,1 @@
+"""The kind `dpf_image`: a BFB image that DPF has downloaded."""

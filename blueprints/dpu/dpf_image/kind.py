@@ -1,0 +1,61 @@
+"""The kind `dpf_image`: a BFB image, downloaded once by DPF and leased by all DPUs that are built from it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import ClassVar
+
+from blueprints.contract import Builds, Checks, Kind, Lists, Plan, Step
+from blueprints.dpf import config as server
+from blueprints.dpf import delete_ours, owned
+from blueprints.dpu.dpf_image import actions
+from blueprints.dpu.dpf_image import config as schema
+from blueprints.matching import misses
+from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
+
+
+class DpfImage(Kind, Builds, Checks, Lists):
+    """A BFB object of DPF for each address, shared by all DPUs that use it."""
+
+    name: ClassVar[str] = "dpf_image"
+    resource_type: ClassVar[str] = "dpu_image"
+    Config, Requirements, Attributes = schema.Config, schema.Requirements, schema.Attributes
+    matches = schema.MATCHES
+    idle_timeout: ClassVar[dt.timedelta | None] = dt.timedelta(hours=1)
+    check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=10)
+
+    def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:
+        """Return a draft for each image of the config that meets the request."""
+        found = [schema.draft(image) for image in config.images]
+        if asked is None:
+            return found
+        wanted = asked.requirements.model_dump(mode="json")
+        return [
+            one
+            for one in found
+            if asked.amounts.fits_in(one.capacity) and not misses(schema.MATCHES, one.attributes, wanted)
+        ]
+
+    def build(self) -> Plan:
+        """Return the plan that lets DPF download the image."""
+        return (
+            Step(name="create", act=actions.create),
+            Step(name="download", act=actions.download, deadline=86_400.0),
+        )
+
+    def check(self) -> Plan:
+        """Return the plan that checks that DPF still has the image."""
+        return (Step(name="look", act=actions.look),)
+
+    def destroy(self) -> Plan:
+        """Return the plan that deletes the BFB until it does not exist any more."""
+        return (Step(name="delete", act=delete_ours("BFB"), deadline=86_400.0),)
+
+    def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
+        """Return the BFBs of this installation."""
+        return owned(blueprint, installation, ("BFB",))
+
+    def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
+        """Check that the API server can be used and has DPF."""
+        return server.problems(blueprint, ("BFB",))

@@ -1,0 +1,71 @@
+"""What the status of a DPU means."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueprints.dpf.phases import BY_HAND, HOLD, REBOOT, Task, progress
+from tests.dpf.objects import condition, made
+
+WAITS = [condition("Rebooted", "False", BY_HAND)]
+ASKED = {"annotations": {REBOOT: ""}}
+
+
+def dpu(phase: str, *conditions: dict[str, str], status=None, **meta):
+    return made(
+        "DPU", "h1-0000-04-00", status={"phase": phase, "conditions": list(conditions), **(status or {})}, **meta
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "task"),
+    [("Ready", Task.DONE), ("Error", Task.FAILED), ("OS Installing", Task.WAIT), ("Brand New Phase", Task.WAIT)],
+)
+def test_each_phase_has_a_task_and_an_unknown_one_is_shown_by_its_name(phase, task):
+    now = progress(dpu(phase), None, ())
+    assert now.task is task
+    assert phase in now.sentence
+
+
+def test_no_dpu_yet_is_waited_for():
+    assert progress(None, None, ()).task is Task.WAIT
+
+
+def test_a_dpu_that_is_being_deleted_is_not_ready_whatever_its_status_says():
+    now = progress(dpu("Ready", deletionTimestamp="2026-01-01T00:00:00Z"), None, ())
+    assert (now.task, now.phase) == (Task.WAIT, "Deleting")
+
+
+def test_ready_of_an_older_generation_is_not_ready():
+    assert progress(dpu("Ready", status={"observedGeneration": 0}), None, ()).task is Task.WAIT
+
+
+def test_the_sentence_has_reason_and_message_of_a_false_condition():
+    now = progress(dpu("OS Installing", condition("OSInstalled", "False", "Installing", "41 %")), None, ())
+    assert "OSInstalled: Installing 41 %." in now.sentence
+
+
+@pytest.mark.parametrize("where", ["dpu", "maintenance"])
+def test_a_hold_is_seen_wherever_it_stands_and_only_until_it_is_false(where):
+    def seen(value: str) -> Task:
+        meta = {"annotations": {HOLD: value}}
+        if where == "dpu":
+            return progress(dpu("Node Effect", **meta), None, ()).task
+        return progress(dpu("Node Effect"), None, (made("DPUNodeMaintenance", "h1-hold", **meta),)).task
+
+    assert seen("true") is Task.HOLD
+    assert seen("false") is Task.WAIT
+
+
+def test_a_reboot_is_due_only_when_the_node_asks_for_it_and_the_dpu_waits_for_it():
+    pending = {"rebootStatus": {"phase": "Pending", "reason": BY_HAND}}
+    asking, silent = made("DPUNode", "h1", **ASKED), made("DPUNode", "h1")
+    assert progress(dpu("Rebooting", status=pending), asking, ()).task is Task.REBOOT
+    assert progress(dpu("Rebooting", status=pending), silent, ()).task is Task.WAIT
+    done = {"rebootStatus": {"phase": "Succeeded", "reason": ""}}
+    assert progress(dpu("Rebooting", status=done), asking, ()).task is Task.WAIT
+
+
+def test_a_server_without_nodes_of_dpus_asks_by_the_condition_alone():
+    assert progress(dpu("Rebooting", *WAITS), None, ()).task is Task.REBOOT
+    assert progress(dpu("Rebooting"), None, ()).task is Task.WAIT

@@ -1,0 +1,149 @@
+"""Writes of others that no user of DPF should make. The API server accepts them all, as far as a role allows them.
+
+Every object is compared with the state in which the controllers have last seen or written it: what differs then, others
+wrote. Their names are from `managedFields`. A write that another one undoes before the next tick is not seen.
+"""
+
+from __future__ import annotations
+
+from tests.dpus.api import DPU, DPU_NODE, MAINTENANCE, MANAGER, SET, Json, annotations_of, is_deleting, name_of, uid_of
+from tests.dpus.generations import FINALIZERS, HOLD, REBOOT
+
+# From the rules `self == oldSelf` of both sets of CRDs (x-kubernetes-validations), which a server before 1.25 ignores.
+IMMUTABLE: dict[str, tuple[str, ...]] = {
+    "BFB": ("url", "fileName"),
+    "DPUFlavor": ("",),
+    "DPUDevice": ("serialNumber", "bmcPort", "numberOfPFs", "pf0Name", "psid", "opn"),
+}
+SET_ONCE: dict[str, tuple[str, ...]] = {"DPUCluster": ("kubeconfig",), "BFB": ("versions",)}
+NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63}
+EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
+OURS = (DPU.name, MAINTENANCE.name)
+"""Kinds that only the controllers create and change. Others may delete DPUs, and write the annotation HOLD."""
+WITH_STATUS = ("BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance")
+
+
+class Violations(list[str]):
+    """What others wrote that they should not have, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tolerated: set[str] = set()
+        """Field managers whose writes are part of the test."""
+        self._known: dict[str, Json] = {}
+        self._said: set[str] = set()
+
+    def add(self, text: str) -> None:
+        """Record a violation, once."""
+        if text not in self._said:
+            self._said.add(text)
+            self.append(text)
+
+    def take(self) -> list[str]:
+        """Return what was recorded, and forget it: the test expects it."""
+        taken = list(self)
+        self.clear()
+        return taken
+
+    def refuse(self) -> None:
+        """Raise if there is any."""
+        if self:
+            raise AssertionError("writes that DPF's controllers do not expect:\n  " + "\n  ".join(self))
+
+    # What the controllers know
+
+    def check(self, kind: str, items: list[Json]) -> None:
+        """Look at all objects of a kind."""
+        here = {uid_of(item) for item in items}
+        for uid, before in list(self._known.items()):
+            if before["kind"] == kind and uid not in here:
+                del self._known[uid]
+                if FINALIZERS.get(kind) in _finalizers(before):
+                    self.add(f"{kind} {name_of(before)} is gone: someone else removed its finalizer")
+        for item in items:
+            self.look(kind, item)
+
+    def look(self, kind: str, item: Json) -> None:
+        """Look at one object, which the controllers have read."""
+        who, before = self._who(item), self._known.get(uid_of(item))
+        self._known[uid_of(item)] = item
+        if who in self.tolerated:
+            return
+        if before is None:
+            self._check_new(kind, item, who)
+        elif before["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
+            self._check_changed(kind, before, item, who)
+
+    def know(self, item: Json) -> None:
+        """Note an object as the controllers have written it."""
+        self._known[uid_of(item)] = item
+
+    def forget(self, item: Json) -> None:
+        """Expect that an object goes, because the controllers delete it or remove its finalizer."""
+        self._known.pop(uid_of(item), None)
+
+    # One object
+
+    def _check_new(self, kind: str, item: Json, who: str) -> None:
+        name, spec = name_of(item), item.get("spec") or {}
+        if len(name) > NAME_LIMITS.get(kind, 253):
+            self.add(f"{kind} {name}: the name is longer than {NAME_LIMITS[kind]} characters")
+        if kind in OURS and not is_deleting(item):
+            self.add(f"{kind} {name} was created by {who}, not by the controllers")
+        if kind == SET.name:
+            self._check_set(name, spec)
+
+    def _check_set(self, name: str, spec: Json) -> None:
+        if spec.get("dpuSelector") and spec.get("dpuDeviceSelector"):
+            self.add(f"DPUSet {name} has both spec.dpuSelector and spec.dpuDeviceSelector")
+        effect = ((spec.get("dpuTemplate") or {}).get("spec") or {}).get("nodeEffect")
+        chosen = [key for key in EFFECTS if effect and key in effect]
+        if effect and len(chosen) != 1:
+            self.add(f"DPUSet {name}: spec.dpuTemplate.spec.nodeEffect has {len(chosen)} effects, not one")
+
+    def _check_changed(self, kind: str, before: Json, item: Json, who: str) -> None:
+        name, old, new = name_of(item), before.get("spec") or {}, item.get("spec") or {}
+        if kind in WITH_STATUS:
+            for key in _differing(before.get("status") or {}, item.get("status") or {}):
+                self.add(f"{kind} {name}: {who} wrote status.{key}")
+        for key in IMMUTABLE.get(kind, ()):
+            was, now, path = (old.get(key), new.get(key), f"spec.{key}") if key else (old, new, "spec")
+            if was is not None and now is not None and was != now:
+                self.add(f"{kind} {name}: {path} is immutable, and {who} changed it")
+        for key in SET_ONCE.get(kind, ()):
+            if old.get(key) and old[key] != new.get(key):
+                self.add(f"{kind} {name}: spec.{key} can be set once, and {who} changed it")
+        ours = FINALIZERS.get(kind)
+        if ours in _finalizers(before) and ours not in _finalizers(item):
+            self.add(f"{kind} {name}: someone else removed its finalizer {ours}")
+        if kind == DPU_NODE.name and REBOOT in annotations_of(item) and REBOOT not in annotations_of(before):
+            self.add(f"DPUNode {name}: {who} requested a reboot")
+        if kind == MAINTENANCE.name and is_deleting(item) and not is_deleting(before):
+            self.add(f"DPUNodeMaintenance {name}: someone else deleted it")
+        if kind in OURS:
+            self._check_ours(kind, before, item, who)
+
+    def _check_ours(self, kind: str, before: Json, item: Json, who: str) -> None:
+        name = name_of(item)
+        for key in _differing(before.get("spec") or {}, item.get("spec") or {}):
+            self.add(f"{kind} {name}: {who} wrote spec.{key}")
+        for key in _differing(annotations_of(before), annotations_of(item)):
+            if key != HOLD:
+                self.add(f"{kind} {name}: {who} wrote the annotation {key}")
+        for part in ("labels", "ownerReferences"):
+            if before["metadata"].get(part) != item["metadata"].get(part):
+                self.add(f"{kind} {name}: {who} wrote metadata.{part}")
+
+    def _who(self, item: Json) -> str:
+        """Return the last one who wrote, other than the controllers."""
+        entries = [one for one in item["metadata"].get("managedFields") or [] if one.get("manager") != MANAGER]
+        latest = max(entries, key=lambda one: one.get("time", ""), default={})
+        return str(latest.get("manager", "someone"))
+
+
+def _finalizers(item: Json) -> list[str]:
+    return item["metadata"].get("finalizers") or []
+
+
+def _differing(before: Json, item: Json) -> list[str]:
+    return sorted(key for key in before.keys() | item.keys() if before.get(key) != item.get(key))
