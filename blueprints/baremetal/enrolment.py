@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueprints.answers import Answer, Failed, Hold, Json, Ready, Resolution, Scope
 from blueprints.baremetal import hardware
-from blueprints.baremetal.registration import Registration, controller_of
+from blueprints.baremetal.registration import controller_of
 from blueprints.baremetal.sessions import bmc_told, session, whole
 from blueprints.bmc.contract import Bmc, Identifies, capabilities
 from blueprints.bmc.errors import BmcCertificateUnknown, BmcLoginRefused
@@ -138,8 +138,3 @@ def _contradictions(spec: Spec, found: Inventory) -> list[str]:
         if stated.get(name) and there and stated[name] != there:
             wrong.append(f"{name} is {there}, but was registered as {stated[name]}")
     return wrong
-
-
-def read_registration(spec: Spec) -> Registration:
-    """Return the current registration of the host."""
-    return Registration.model_validate(spec.resource.registration)

@@ -108,15 +108,23 @@ def compare(spec: Spec, memo: Json) -> Answer:
 
     Another serial number or UUID means that the BMC controls a different machine.
     """
+    found = compared(spec, _in_band(spec))
+    return Ready(facts=found, log="\n".join(found["differences"]))
+
+
+def compared(spec: Spec, in_band: str) -> Json:
+    """Return the differences between what the script has printed and what the BMC says, as a fact.
+
+    Raises NeedsOperator if they prove another machine, unless the blueprint only reports that.
+    """
     known = spec.resource.facts.get("hardware", {})
-    grave, others = contradictions(known, read_in_band(_in_band(spec)))
+    grave, others = contradictions(known, read_in_band(in_band))
     if grave and spec.config.compare == "require":
         raise NeedsOperator(
             f"The host is another machine than the one that its BMC controls: {' '.join(grave)}",
             hint="Correct the address of the host or of its BMC, or set `compare: report` in the blueprint.",
         )
-    found = [*grave, *others]
-    return Ready(facts={"differences": found}, log="\n".join(found))
+    return {"differences": [*grave, *others]}
 
 
 def _in_band(spec: Spec) -> str:

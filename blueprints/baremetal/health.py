@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Sequence
 
 from blueprints.accounts import actions as accounts
 from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope
 from blueprints.baremetal import hardware
-from blueprints.baremetal.power import boot, bring, is_meant_on
+from blueprints.baremetal.power import boot, bring, has_system, is_meant_on
 from blueprints.baremetal.sessions import SWITCHED_OFF, bmc_told, patience, session, since, whole
 from blueprints.bmc.contract import Bmc, Logs, Measures
 from blueprints.bmc.errors import BmcError
 from blueprints.bmc.values import Inventory, LogEntry, PowerState, Sensor
+from blueprints.records.sensors import SensorReading, SensorReport
 from blueprints.specs import Spec
 from drydock.core import clock
 
@@ -33,44 +35,81 @@ def read_power(spec: Spec, memo: Json) -> Answer:
         if not spec.resource.lease_facts():
             raise
         return Ready(facts={"bmc_problem": f"The BMC cannot be used: {error.message}", "power": ""})
-    if state is PowerState.OFF and is_meant_on(spec.resource) and isinstance(accounts.reach(spec, {}), Ready):
+    rests = state is PowerState.OFF and not is_meant_on(spec.resource)
+    if state is PowerState.OFF and not rests and isinstance(accounts.reach(spec, {}), Ready):
         return Ready(facts={"power": "on", "bmc_problem": _LIES})
     known = state.value if state in (PowerState.ON, PowerState.OFF) else ""
-    return Ready(facts={"power": known, "bmc_problem": ""})
+    facts = {"power": known, "bmc_problem": ""}
+    if _inspection_is_due(spec):
+        return Ready(facts=facts)
+    # The system of a host that is off as it should be, and its switches, are not to be asked.
+    return Ready(facts=facts, health=_judged_with(spec, facts), ends_phase=rests and not spec.config.switches_networks)
 
 
 @bmc_told
 def read_hardware(spec: Spec, memo: Json) -> Answer:
     """Inspect the hardware, sensors and event log if that is due, and report the health."""
     facts: Json = {}
-    due = since(spec.resource.facts.get("inspected_at") or "1970-01-01T00:00:00+00:00") >= spec.config.inspect_interval
-    if due and not spec.resource.facts.get("bmc_problem"):
+    report = None
+    if _inspection_is_due(spec) and not spec.resource.facts.get("bmc_problem"):
         try:
             with session(spec.resource, whole(spec)) as bmc:
-                facts = _read(bmc, spec)
+                facts, sensors = _read(bmc, spec)
+            report = reported(sensors, spec.config.inspect_interval)
         except BmcError as error:
             facts = {"hardware_problem": f"The hardware could not be read: {error.message}"}
     swapped = facts.pop("swapped", "")
     if swapped:
         return Failed(scope=Scope.OPERATOR, code="other_machine", message=swapped)
     told = facts.pop("log", "")
-    return Ready(facts=facts, health=judged(spec.resource.facts | facts, bool(spec.resource.lease_facts())), log=told)
+    return Ready(facts=facts, health=_judged_with(spec, facts), log=told, sensors=report)
 
 
-def _read(bmc: Bmc, spec: Spec) -> Json:
-    """Return what the BMC says now, as facts, with the differences since the last inspection in `log`."""
+def _inspection_is_due(spec: Spec) -> bool:
+    before = spec.resource.facts.get("inspected_at") or "1970-01-01T00:00:00+00:00"
+    return since(before) >= float(spec.config.inspect_interval)
+
+
+def _judged_with(spec: Spec, facts: Json) -> Health:
+    known = spec.resource.facts | facts
+    failed = known.get("hardware", {}).get("health") == "failed"
+    return judged(known, failed and bool(spec.resource.lease_facts()))
+
+
+def reported(sensors: Sequence[Sensor], interval: float) -> SensorReport | None:
+    """Return what sensors measured, for the engine to keep; None if there are no sensors.
+
+    Values that are not finite count as unknown, because JSON and averages cannot have them.
+    """
+    if not sensors:
+        return None
+    readings = [
+        SensorReading(name=one.name or "?", value=_finite(one.value), unit=one.unit, state=one.state) for one in sensors
+    ]
+    draw = next((_finite(one.value) for one in sensors if one.whole and one.unit == "W"), None)
+    watts = draw if draw is not None and draw >= 0 else None
+    return SensorReport(at=clock.now(), readings=tuple(readings), power_watts=watts, interval=interval)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _read(bmc: Bmc, spec: Spec) -> tuple[Json, Sequence[Sensor]]:
+    """Return what the BMC says now, as facts, with the differences since the last inspection in `log`, and sensors."""
     found, before = bmc.inspect(), spec.resource.facts
     facts = hardware.facts_of(found) | {"inspected_at": clock.now().isoformat(), "hardware_problem": ""}
     changes = hardware.differences(before["hardware"], facts["hardware"]) if "hardware" in before else []
     facts["swapped"] = _swapped(before.get("hardware", {}), found)
-    facts["sensor_problems"] = _problems(bmc.sensors()) if isinstance(bmc, Measures) else []
+    sensors = bmc.sensors() if isinstance(bmc, Measures) else ()
+    facts["sensor_problems"] = _problems(sensors)
     if isinstance(bmc, Logs):
         at = before.get("log_read_at")
         read = bmc.entries(dt.datetime.fromisoformat(at) if at else None)
         entries = [one for one in read if one.id not in before.get("log_ids", [])]
         facts |= _entries(entries, before)
         changes += [f"event log: {one.message}" for one in entries if one.severity != "ok"][-_MOST:] if at else []
-    return {**facts, "log": "\n".join(changes)}
+    return {**facts, "log": "\n".join(changes)}, sensors
 
 
 def _swapped(before: Json, found: Inventory) -> str:
@@ -142,9 +181,14 @@ def judge_power(spec: Spec, memo: Json) -> Answer:
 
 def reach(spec: Spec, memo: Json) -> Answer:
     """Check that a host that should be on answers over SSH."""
-    return accounts.reach(spec, memo) if is_meant_on(spec.resource) else Ready()
+    return accounts.reach(spec, memo) if _should_answer(spec) else Ready()
 
 
 def look(spec: Spec, memo: Json) -> Answer:
     """Check the operating system of a host that should be on."""
-    return accounts.check_health(spec, memo) if is_meant_on(spec.resource) else Ready()
+    return accounts.check_health(spec, memo) if _should_answer(spec) else Ready()
+
+
+def _should_answer(spec: Spec) -> bool:
+    """Return whether an operating system should run: on a host that is meant to be on, and has one."""
+    return has_system(spec) and is_meant_on(spec.resource)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from blueprints.accounts import actions as accounts
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.baremetal.config import Config
+from blueprints.baremetal.network import left_behind
 from blueprints.baremetal.sessions import SWITCHED_OFF, bmc_told, patience, sentence_of, session, since, whole
 from blueprints.bmc.contract import Bmc
 from blueprints.bmc.errors import BmcError
@@ -19,8 +20,11 @@ from blueprints.hostshell import NeedsOperator
 from blueprints.specs import ResourceView, Spec
 from drydock.core import clock
 
-_LOOK = 2.0
-"""Seconds between two reads of the power, and between two attempts to log in."""
+_LOOK = 1.5
+"""Seconds between two reads of the power, and between two attempts to log in.
+
+Less than the interval of the sweep, which calls a step again when it is due: otherwise only every other sweep does.
+"""
 _BESIDE_SSH = 5.0
 """Seconds for the BMC if the host has not answered over SSH, because the step may take 15 s in all."""
 _ATTEMPTS = 3
@@ -36,17 +40,19 @@ def is_meant_on(resource: ResourceView) -> bool:
     return resource.blueprint.config.idle_power == "on" or bool(resource.lease_facts())
 
 
-def bring(bmc: Bmc, spec: Spec, memo: Json, wanted: PowerState) -> Answer | None:
+def bring(bmc: Bmc, spec: Spec, memo: Json, wanted: PowerState, *, at_once: bool = False) -> Answer | None:
     """Ask the BMC for a power, and read it back. Return None once it has the power, else the answer of the step.
 
-    A host is shut down by its operating system, if the BMC can ask for it, before its power is cut.
+    A host is shut down by its operating system, if the BMC can ask for it, before its power is cut. With `at_once`, the
+    operating system is not asked.
     """
     config: Config = spec.config
     state = bmc.power()
     if state is wanted:
         return None
     if _ASKED not in memo:
-        return _ask(bmc, memo, wanted, _first(bmc, config, wanted))
+        first = PowerAction.OFF if at_once and wanted is PowerState.OFF else _first(bmc, config, wanted)
+        return _ask(bmc, memo, wanted, first)
     waited, action = since(memo[_ASKED]), PowerAction(memo["action"])
     if action is PowerAction.SHUTDOWN and waited >= config.shutdown_timeout:
         return _ask(bmc, memo, wanted, PowerAction.OFF)
@@ -79,7 +85,7 @@ def _waits(memo: Json, wanted: PowerState, *, percent: int) -> Wait:
     return Wait(after=_LOOK, memo=memo, percent=percent, sentence=sentence)
 
 
-def _kept_off(spec: Spec) -> Failed | None:
+def kept_off(spec: Spec) -> Failed | None:
     """Return the failure of a step that needs a host which was switched off on request."""
     if spec.resource.power_wanted != "off":
         return None
@@ -90,7 +96,7 @@ def _kept_off(spec: Spec) -> Failed | None:
 @bmc_told
 def switch_on(spec: Spec, memo: Json) -> Answer:
     """Switch the host on as part of its enrolment, and read the power back."""
-    if kept := _kept_off(spec):
+    if kept := kept_off(spec):
         return kept
     with session(spec.resource, whole(spec)) as bmc:
         was_on = not memo and bmc.power() is PowerState.ON
@@ -108,7 +114,7 @@ def make_ready(spec: Spec, memo: Json) -> Answer:
 
     A host that is on and does not answer fails at once, so that a lease is placed on another host.
     """
-    if spec.phase == "activate" and (kept := _kept_off(spec)):
+    if spec.phase == "activate" and (kept := kept_off(spec) or left_behind(spec)):
         return kept
     silent: Answer | None = None
     if not memo and spec.resource.power != "off":
@@ -146,10 +152,18 @@ def boot(spec: Spec, memo: Json) -> Answer:
     return Wait(after=_LOOK, memo={**memo, "on_at": begun}, percent=percent, sentence=sentence)
 
 
+def has_system(spec: Spec) -> bool:
+    """Return whether the host has an operating system that accepts our login. During a rescue, it runs the ramdisk."""
+    facts = spec.resource.facts
+    return spec.config.ramdisk is None or (bool(facts.get("host_keys")) and not facts.get("rescue"))
+
+
 def reach_patiently(spec: Spec, memo: Json) -> Answer:
     """Wait until a host that was switched on accepts our login. If it does not, the health checks decide what to do."""
     if spec.wanted.get("power") == "off":
         return Ready()
+    if not has_system(spec):
+        return Ready(log="No operating system is deployed on the host, so there is none to wait for.")
     answer = boot(spec, memo)
     if isinstance(answer, Failed):
         return Ready(log=f"The host accepts no logins: {answer.message}")
@@ -171,7 +185,12 @@ def switch_off(spec: Spec, memo: Json) -> Answer:
     if spec.wanted.get("power") not in ("off", "cycle"):
         return Ready()
     with session(spec.resource, whole(spec)) as bmc:
-        return bring(bmc, spec, memo, PowerState.OFF) or Ready()
+        return bring(bmc, spec, memo, PowerState.OFF) or Ready(resource_facts=_after_rescue(spec))
+
+
+def _after_rescue(spec: Spec) -> Json:
+    """Return the facts of a host that was restarted: one in a rescue boots from its disk again."""
+    return {"rescue": None} if spec.resource.facts.get("rescue") else {}
 
 
 @bmc_told
@@ -194,13 +213,13 @@ def reboot(spec: Spec, memo: Json) -> Answer:
             offered = bmc.power_actions()
             if hard := next((one for one in (PowerAction.RESET, PowerAction.CYCLE) if one in offered), None):
                 bmc.switch(hard)
-                return Ready(log="It did not answer, and was reset.")
+                return Ready(resource_facts=_after_rescue(spec), log="It did not answer, and was reset.")
         if not memo.get("down"):
             waits = bring(bmc, spec, memo, PowerState.OFF)
             return waits or Wait(
                 after=0.0, memo={"way": "orderly", "down": True}, percent=50, sentence="The host is off."
             )
-        return bring(bmc, spec, memo, PowerState.ON) or Ready()
+        return bring(bmc, spec, memo, PowerState.ON) or Ready(resource_facts=_after_rescue(spec))
 
 
 def rest(spec: Spec, memo: Json) -> Answer:

@@ -22,6 +22,8 @@ from blueprints.bmc.values import (
     Sensor,
 )
 from blueprints.contract import Fields
+from interfaces.console.contract import Line
+from interfaces.deadline import Deadline
 
 
 class Bmc(ABC):
@@ -116,6 +118,14 @@ class Identifies(ABC):
         """Return the account and its privileges."""
 
 
+class Counts(ABC):
+    """The session can count the sessions that are open at the BMC."""
+
+    @abstractmethod
+    def open_sessions(self) -> int:
+        """Return the number of open sessions of all users, with this one. Raises BmcLacks."""
+
+
 class Upgrades(ABC):
     """The session can update firmware."""
 
@@ -151,6 +161,18 @@ class Configures(ABC):
         """Switch Secure Boot for the next boot."""
 
 
+class Serial(ABC):
+    """The session can open the serial console of the machine."""
+
+    @abstractmethod
+    def serial(self, deadline: Deadline, *, take: bool) -> Line:
+        """Open the console over this session, which stays open until the line is closed, whatever its own deadline.
+
+        Use the session for nothing else, and close it after the line. If `take` is true, another session of the console
+        is ended. Raises ConsoleBusy, BmcLacks, BmcError.
+        """
+
+
 class BmcDriver(ABC):
     """Opens sessions with BMCs of one protocol. Stateless.
 
@@ -184,7 +206,8 @@ class BmcDriver(ABC):
 
 
 CAPABILITIES: Mapping[str, type] = {
-    base.__name__.lower(): base for base in (Boots, Mounts, Measures, Logs, Identifies, Upgrades, Configures)
+    base.__name__.lower(): base
+    for base in (Boots, Mounts, Measures, Logs, Identifies, Counts, Upgrades, Configures, Serial)
 }
 """The optional capabilities of sessions, by name. Every session reads the power and inspects the machine."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from blueprints.bmc.contract import Bmc, BmcDriver, Boots, Identifies, Logs, Measures
+from blueprints.bmc.contract import Bmc, BmcDriver, Boots, Identifies, Logs, Measures, Serial
 from blueprints.bmc.errors import (
     BmcAnswerInvalid,
     BmcBusy,
@@ -18,6 +18,7 @@ from blueprints.bmc.errors import (
     BmcRefused,
     BmcUnreachable,
 )
+from blueprints.bmc.ipmi_sol import SolLine
 from blueprints.bmc.texts import HostName, serial_of, shown
 from blueprints.bmc.values import (
     BootDevice,
@@ -32,6 +33,8 @@ from blueprints.bmc.values import (
 )
 from blueprints.contract import Fields
 from blueprints.identities import is_placeholder, real
+from interfaces.console.contract import Line
+from interfaces.deadline import Deadline
 
 if TYPE_CHECKING:
     from blueprints.bmc.ipmi_client import Client
@@ -62,6 +65,9 @@ _BOOT = {
 _DEVICES = {number: device for device, number in _BOOT.items()}
 _VALID, _PERSISTENT, _UEFI = 0x80, 0x40, 0x20
 _UNITS = {"°C": "Cel"}
+_DCMI, _POWER_READING, _MEASURING = 0xDC, 18, 0x40
+"""The group extension of DCMI, the bytes of a power reading, and the bit in its last byte while power is measured."""
+_DRAW = "Power (DCMI)"
 _FAULTS = ((0, 0x08), (0, 0x04), (0, 0x02), (2, 0x04), (2, 0x08))
 """Bits of the chassis status: power fault, interlock, overload, drive fault, cooling fault (IPMI 2.0, 28.2)."""
 
@@ -103,7 +109,7 @@ class Credential(Fields):
     )
 
 
-class IpmiSession(Bmc, Boots, Measures, Logs, Identifies):
+class IpmiSession(Bmc, Boots, Measures, Logs, Identifies, Serial):
     """A session with a BMC over IPMI."""
 
     def __init__(self, client: Client, access: Access, username: str) -> None:
@@ -184,8 +190,22 @@ class IpmiSession(Bmc, Boots, Measures, Logs, Identifies):
         self._boot_option(8, [5, flags, _BOOT[override.device] << 2, 0, 0, 0])
 
     def sensors(self) -> Sequence[Sensor]:
-        """Read all sensors that the BMC describes."""
-        return [_sensor(one) for one in self._client.sensors()]
+        """Read all sensors that the BMC describes, and the power that the machine draws, if the BMC has DCMI."""
+        found = [_sensor(one) for one in self._client.sensors()]
+        watts = self._watts()
+        if watts is not None:
+            found.append(Sensor(name=_DRAW, value=float(watts), unit="W", whole=True))
+        return found
+
+    def _watts(self) -> int | None:
+        """Ask for the current power of the machine (DCMI 1.5, 6.6.1). None if the BMC does not measure it."""
+        try:
+            data = self._client.ask(0x2C, 2, [_DCMI, 1, 0, 0])
+        except (BmcLacks, BmcRefused, BmcBusy):
+            return None
+        if len(data) < _POWER_READING or data[0] != _DCMI or not data[17] & _MEASURING:
+            return None
+        return int.from_bytes(data[1:3], "little")
 
     def entries(self, since: dt.datetime | None = None) -> Sequence[LogEntry]:
         """Return the newest entries of the system event log. Those without a time are always included."""
@@ -198,6 +218,10 @@ class IpmiSession(Bmc, Boots, Measures, Logs, Identifies):
         missing = () if level >= _LEVELS["operator"] else ("operator: change the power and the boot device",)
         privileges = tuple(role.lower() for number, role in _ROLES.items() if number <= level)
         return Login(user=self._username, role=_ROLES.get(level, ""), privileges=privileges, missing=missing)
+
+    def serial(self, deadline: Deadline, *, take: bool) -> Line:
+        """Open the console by serial over LAN (SOL)."""
+        return SolLine(self._client, deadline, take=take)
 
     def _boot_option(self, command: int, data: Sequence[int]) -> bytes:
         try:

@@ -18,7 +18,7 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyghmi.exceptions import IpmiException, PyghmiException
@@ -53,6 +53,8 @@ SHA1, SHA256 = 1, 256
 """pyghmi's names of cipher suites 3 and 17."""
 _ALGORITHMS = {SHA1: (1, 1, 1), SHA256: (3, 4, 1)}
 """Algorithms for authentication, integrity and encryption of each suite, as the BMC confirms them."""
+_SOL = 1
+"""The payload type of serial over LAN (IPMI 2.0, table 13-16)."""
 _BUSY = frozenset([0xC0, 0xC3, 0xC4, 0xCE, 0xD2])
 _LACKS = frozenset([0xC1, 0xC2, 0xD6])
 
@@ -112,6 +114,11 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
             self.close()
             raise
 
+    @property
+    def peer_port(self) -> int:
+        """The UDP port of the BMC."""
+        return int(self._peer[1][1])
+
     # What pyghmi's event loop does for all sessions at once.
 
     def _assignsocket(self, server: Any = None, forbiddensockets: Any = ()) -> socket.socket:
@@ -154,8 +161,8 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
     def _cmdwait(self) -> None:
         """Do nothing, because a session is used by one thread only."""
 
-    def _turn(self) -> None:
-        """Wait for one packet, and handle it; repeat the last request if it is time to."""
+    def _turn(self, most: float = float("inf")) -> None:
+        """Wait for one packet, `most` seconds at most, and handle it; repeat the last request if it is time to."""
         if self._pid != os.getpid():
             raise BmcError("A session with a BMC was used by a child of the process that opened it.")
         if self.deadline.expired:
@@ -164,7 +171,7 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
         if wait <= 0:
             self._timedout()
             return
-        if not select.select([self.socket], [], [], wait)[0]:
+        if not select.select([self.socket], [], [], min(wait, most))[0]:
             return
         try:
             packet = bytearray(self.socket.recv(4096))
@@ -174,6 +181,10 @@ class _Session(pyghmi.Session):  # type: ignore[misc]
             self._refused()
             return
         self._handle(packet)
+
+    def turn(self, most: float) -> None:
+        """Receive one packet, or nothing within `most` seconds."""
+        self._turn(most)
 
     def _handle(self, packet: bytearray) -> None:
         if len(packet) < 16 or packet[0] != 6 or packet[2:4] != b"\xff\x07":
@@ -440,6 +451,36 @@ class Client:
     def _record(self, id: int) -> tuple[int, bytes]:
         data = self.ask(0xA, 0x43, struct.pack("<HHBB", 0, id, 0, 0xFF))
         return struct.unpack_from("<H", data)[0], data[2:]
+
+    # Serial over LAN.
+
+    @property
+    def port(self) -> int:
+        """The UDP port of the BMC."""
+        return self._open().peer_port
+
+    @property
+    def session_id(self) -> int:
+        """The BMC's id of the session."""
+        return int(self._open().sessionid)
+
+    def renew(self, seconds: float) -> None:
+        """Let the session last this many seconds from now, whatever its deadline was."""
+        session = self._open()
+        session.deadline, session.requests = Deadline(seconds), 0
+
+    def receive_serial(self, handler: Callable[[bytes], None] | None) -> None:
+        """Pass every packet of the serial console that arrives from now on to a function."""
+        self._open().sol_handler = handler and (lambda payload: handler(bytes(payload)))
+
+    def send_serial(self, packet: bytes) -> None:
+        """Send a packet of the serial console once. Its acknowledgement is a packet that is received."""
+        self._open().send_payload(bytearray(packet), payload_type=_SOL, retry=False)
+
+    def wait(self, seconds: float) -> None:
+        """Receive one packet, or nothing within this many seconds."""
+        with self._understood("serial console"):
+            self._open().turn(seconds)
 
     # What pyghmi's decoders call.
 

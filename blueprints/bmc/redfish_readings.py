@@ -22,6 +22,8 @@ _OLD_READINGS = (
     ("PowerControl", "PowerConsumedWatts", "W"),
 )
 """The lists in the resources Thermal and Power that sensors replace, with the key and the unit of a reading."""
+_MACHINE = ("", "Chassis", "SystemBoard")
+"""Where a PowerControl measures the whole machine. Others of the same machine are for its processors or its memory."""
 _LOGS = ("sel", "iml", "eventlog", "log", "log1")
 """Ids of event logs, the best first: those of Dell, OpenBMC and others, of HPE, and of Supermicro."""
 _TASK_STATES: Mapping[str, Literal["running", "done", "failed"]] = {
@@ -30,35 +32,74 @@ _TASK_STATES: Mapping[str, Literal["running", "done", "failed"]] = {
 """States of a task in which it has ended. In all others it goes on, Suspended and Interrupted included."""
 
 
-def sensor(one: Json) -> Sensor | None:
-    """Return a sensor, None if nothing is there to be measured."""
+def sensor(one: Json, *, of_machine: bool = False) -> Sensor | None:
+    """Return a sensor, None if nothing is there to be measured.
+
+    `of_machine` says that the chassis with the sensor is that of one whole machine.
+    """
     unit = text(one.get("ReadingUnits"))
-    return _sensor(one, one.get("Reading"), _UNITS.get(unit, unit))
+    whole = of_machine and one.get("ReadingType") == "Power" and one.get("PhysicalContext") == "Chassis"
+    return _sensor(one, one.get("Reading"), _UNITS.get(unit, unit), whole=whole)
 
 
-def old_sensors(resource: Json) -> Iterator[Sensor]:
+def old_sensors(resource: Json, *, of_machine: bool = False) -> Iterator[Sensor]:
     """Return the sensors in a resource Thermal or Power."""
+    draw_of = _control(resource) if of_machine else None
     for key, reading, unit in _OLD_READINGS:
         found = resource.get(key)
         for one in found if isinstance(found, list) else []:
-            named = text(one.get("ReadingUnits")) if isinstance(one, dict) else ""
-            made = _sensor(one, one.get(reading), unit or _UNITS.get(named, named) or "RPM") if one else None
+            if not isinstance(one, dict) or not one:
+                continue
+            named = text(one.get("ReadingUnits"))
+            made = _sensor(one, one.get(reading), unit or _UNITS.get(named, named) or "RPM", whole=one is draw_of)
             if made is not None:
                 yield made
 
 
-def _sensor(one: Json, reading: Any, unit: str) -> Sensor | None:
+def _control(power: Json) -> Json | None:
+    """Return the PowerControl that measures the whole machine: the first one that says how much it draws."""
+    found = power.get("PowerControl")
+    return next(
+        (
+            one
+            for one in (found if isinstance(found, list) else [])
+            if isinstance(one, Mapping)
+            and text(one.get("PhysicalContext")) in _MACHINE
+            and _number(one.get("PowerConsumedWatts"))
+        ),
+        None,
+    )
+
+
+def draw(resource: Json) -> Sensor | None:
+    """Return the power that a machine draws, from its EnvironmentMetrics or Power; None if it does not say so."""
+    control = _control(resource)
+    if control is not None:
+        made = _sensor(control, control["PowerConsumedWatts"], "W", whole=True)
+    else:
+        found = resource.get("PowerWatts")
+        excerpt = found if isinstance(found, Mapping) else {}
+        made = _sensor({"Name": "Power", "Status": excerpt.get("Status")}, excerpt.get("Reading"), "W", whole=True)
+    return made if made is not None and made.whole else None
+
+
+def _number(reading: Any) -> bool:
+    return isinstance(reading, int | float) and not isinstance(reading, bool) and math.isfinite(reading)
+
+
+def _sensor(one: Json, reading: Any, unit: str, *, whole: bool = False) -> Sensor | None:
     found = one.get("Status")
     status = found if isinstance(found, Mapping) else {}
     if status.get("State") == "Absent":
         return None
-    number = isinstance(reading, int | float) and not isinstance(reading, bool) and math.isfinite(reading)
+    value = float(reading) if _number(reading) else None
     name = text(one.get("Name")) or text(one.get("FanName")) or text(one.get("MemberId")) or name_of(one)
     return Sensor(
         name=name,
-        value=float(reading) if number else None,
+        value=value,
         unit=unit,
         state=_STATES.get(str(status.get("Health")), "unknown"),
+        whole=whole and unit == "W" and value is not None and value >= 0,
     )
 
 

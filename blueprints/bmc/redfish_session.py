@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from blueprints.bmc import inspection, redfish_readings
-from blueprints.bmc.contract import Bmc, Boots, Configures, Identifies, Logs, Measures, Mounts, Upgrades
+from blueprints.bmc import inspection, redfish_readings, redfish_sensors
+from blueprints.bmc.contract import Bmc, Boots, Configures, Counts, Identifies, Logs, Measures, Mounts, Upgrades
 from blueprints.bmc.errors import BmcAnswerInvalid, BmcLacks, BmcRefused
 from blueprints.bmc.inspection import flat, name_of, paths, text
 from blueprints.bmc.redfish_client import Answer, Client, Json
@@ -60,7 +60,7 @@ _NEEDED = ("Login", "ConfigureComponents", "ConfigureManager")
 """Privileges that are used: the second for power, boot device and settings, the third for media and updates."""
 
 
-class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, Configures):
+class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upgrades, Configures):
     """A session with a Redfish BMC, for one of its systems."""
 
     def __init__(self, client: Client, system: str) -> None:
@@ -216,17 +216,8 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
     # Sensors and events
 
     def sensors(self) -> Sequence[Sensor]:
-        """Read all sensors, or, from a BMC that has none as resources, what Thermal and Power list."""
-        skipped: list[str] = []
-        chassis = self._tree.chassis(self._tree.system(), skipped)
-        found = [
-            redfish_readings.sensor(one) for place in chassis for one in self._tree.read(place, "Sensors", skipped)
-        ]
-        there = [one for one in found if one is not None]
-        if there:
-            return there
-        older = [path for place in chassis for key in ("Thermal", "Power") for path in paths(place.get(key))]
-        return [one for each in self._tree.resources(older, skipped) for one in redfish_readings.old_sensors(each)]
+        """Read all sensors, with the power that the machine draws, if the BMC measures it."""
+        return redfish_sensors.read(self._tree)
 
     def entries(self, since: dt.datetime | None = None) -> Sequence[LogEntry]:
         """Return the newest entries of the system event log. Empty if the BMC keeps none."""
@@ -286,6 +277,13 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Upgrades, C
             return Login(user=user)
         lacking = [one for one in _NEEDED if one not in privileges] if privileges else []
         return Login(user=user, role=role, privileges=tuple(privileges), missing=tuple(lacking))
+
+    def open_sessions(self) -> int:
+        """Count the sessions of the session service."""
+        (place, *_) = paths(links(self._tree.root).get("Sessions")) or ("",)
+        if not place:
+            raise BmcLacks(f"{self._here} does not list its sessions.")
+        return sum(1 for _ in self._client.members(place))
 
     def _account(self, user: str) -> Json:
         for service in self._tree.resources(paths(self._tree.root.get("AccountService")), None):

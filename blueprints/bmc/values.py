@@ -158,6 +158,8 @@ class Sensor:
     unit: str
     """Cel, RPM, W, V, A, % or what the BMC calls it."""
     state: Literal["ok", "warning", "critical", "unknown"] = "unknown"
+    whole: bool = False
+    """Whether this is the power in watts that the whole machine draws. At most one sensor of a machine says so."""
 
 
 @dataclass(frozen=True, kw_only=True)

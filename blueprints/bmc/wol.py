@@ -125,17 +125,21 @@ class WolSession(Bmc):
         answer = self._probed()
         if answer is _Answer.ACCEPTED:
             try:
-                self._on_machine(lambda shell: shell.run(":"), ANSWER)
-            except BmcUnreachable:
-                return PowerState.UNKNOWN
+                return self._power_by_login()
             except BmcLoginRefused:
-                # One that goes down during the login looks as if it had refused the key.
-                if self._connected() is _Answer.ACCEPTED:
-                    raise
-                return PowerState.UNKNOWN
-            return PowerState.ON
+                # One that goes down during the login looks as if it had refused the key. It may be back at once.
+                if self._connected() is not _Answer.ACCEPTED:
+                    return PowerState.UNKNOWN
+                return self._power_by_login()
         off = answer is _Answer.SILENT and self._access.silence_is_off
         return PowerState.OFF if off else PowerState.UNKNOWN
+
+    def _power_by_login(self) -> PowerState:
+        try:
+            self._on_machine(lambda shell: shell.run(":"), ANSWER)
+        except BmcUnreachable:
+            return PowerState.UNKNOWN
+        return PowerState.ON
 
     def power_actions(self) -> frozenset[PowerAction]:
         """Return what can be done by magic packet and SSH: no power cycle, and no NMI."""

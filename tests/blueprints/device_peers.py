@@ -10,13 +10,13 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from blueprints.devices import Account, Device, Node, detach_account, revoke
+from blueprints.devices import Account, Device, Node, detach_account, hand_back_all, revoke
 from blueprints.hostshell import HostShell
 from interfaces.command.shell import ShellCommand
 from interfaces.endpoints import LocalEndpoint
@@ -108,12 +108,38 @@ def place() -> Iterator[Place]:
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
     """Tests of devices run one at a time, in whichever process: at the end the record of the host is removed."""
+    with _locked(fcntl.LOCK_EX):
+        _HELD.append(True)
+        try:
+            yield
+        finally:
+            _HELD.pop()
+
+
+_HELD: list[bool] = []
+"""Has an entry while this process tests devices."""
+
+
+@contextmanager
+def _locked(how: int) -> Iterator[None]:
     folder = os.open("/dev", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(folder, how)
         yield
     finally:
         os.close(folder)
+
+
+def hand_back_undisturbed(there: HostShell) -> None:
+    """Hand back the devices of a host, unless another process tests devices of this machine.
+
+    All hosts of the tests are this machine, so the end of one would give its devices back to everyone in the middle of
+    a test about another.
+    """
+    if _HELD:
+        return hand_back_all(there)
+    with suppress(BlockingIOError), _locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+        hand_back_all(there)
 
 
 def needs_groups() -> None:

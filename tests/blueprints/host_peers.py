@@ -188,7 +188,7 @@ class Server:
 
     def again(self) -> None:
         """Start it once more, at the same place with the same keys."""
-        self.popen = _started(self.folder, self.address, self.port)
+        self.popen = start_sshd(self.folder, self.address, self.port)
 
 
 SSHD = "/usr/sbin/sshd"
@@ -205,24 +205,40 @@ def server(address: str) -> Iterator[Server]:
     host, control = new_key_pair("host"), new_key_pair("control")
     _private(folder / "host", host.private)
     (folder / "control").write_text(control.public + "\n")
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        port = int(probe.getsockname()[1])
-    (folder / "config").write_text(
-        f"Port {port}\nListenAddress {address}\nHostKey {folder}/host\nPidFile {folder}/pid\n"
-        f"AuthorizedKeysFile {folder}/control .ssh/authorized_keys\nStrictModes no\nUsePAM no\n"
-        "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
-        "MaxStartups 100:30:200\nUseDNS no\nSubsystem sftp internal-sftp\n"
-        # Bash takes itself for a shell in a shell and leaves out root's own .bashrc, which may be slow and take locks.
-        + ("Match User root\n  SetEnv SHLVL=1\n" if AS_ROOT else "")
-    )
-    running = Server(address, port, folder, host, control, _started(folder, address, port))
+    port = free_port(address)
+    (folder / "config").write_text(sshd_config(folder, address, port))
+    running = Server(address, port, folder, host, control, start_sshd(folder, address, port))
     try:
         yield running
     finally:
         POOL.close_idle(0)
         running.stop()
         shutil.rmtree(folder)
+
+
+def free_port(address: str) -> int:
+    """A port of this address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
+def sshd_config(folder: Path, address: str, port: int, *, more: str = "", home: Path | None = None) -> str:
+    """The configuration of a server whose keys are `host` and `control` in this folder.
+
+    With `home`, root has this home there, and whatever is done to it leaves the one of this machine's root alone.
+    """
+    keys, variables = ".ssh/authorized_keys", "SHLVL=1"
+    if home is not None:
+        keys, variables = f"{home}/{keys}", f"{variables} HOME={home}"
+    return (
+        f"Port {port}\nListenAddress {address}\nHostKey {folder}/host\nPidFile {folder}/pid\n"
+        f"AuthorizedKeysFile {folder}/control {keys}\nStrictModes no\nUsePAM no\n"
+        "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
+        f"MaxStartups 100:30:200\nUseDNS no\nSubsystem sftp internal-sftp\n{more}"
+        # Bash takes itself for a shell in a shell and leaves out root's own .bashrc, which may be slow and take locks.
+        + (f"Match User root\n  SetEnv {variables}\n" if AS_ROOT else "")
+    )
 
 
 def peer_account() -> str:
@@ -288,7 +304,7 @@ def unchanged_accounts() -> Iterator[None]:
         assert accounts() == before
 
 
-def _started(folder: Path, address: str, port: int) -> subprocess.Popen[bytes]:
+def start_sshd(folder: Path, address: str, port: int) -> subprocess.Popen[bytes]:
     popen = subprocess.Popen(
         [SSHD, "-D", "-e", "-f", str(folder / "config")], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

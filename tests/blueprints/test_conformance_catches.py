@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,10 +20,13 @@ from blueprints.fake.kind import Fake, FakeActivated
 from blueprints.fake.offering import FakeCloud
 from blueprints.fake.provider import Provider
 from blueprints.matching import Match
+from blueprints.records.erasures import Erasure
+from blueprints.records.sensors import SensorReading, SensorReport
 from blueprints.specs import Spec
 from blueprints.testing.conformance import KindConformance
 from blueprints.testing.driver import Driver
 from blueprints.testing.rules import ContractBroken, called
+from drydock.core import clock
 from interfaces.command.fake import FakeCommand
 from tests.blueprints.fake_bench import FakeBench
 from tests.blueprints.test_conformance_fake import FakeHooks
@@ -99,6 +103,33 @@ class _CleansNothing(FakeActivated):
         return (Step(name="wipe", act=lambda spec, memo: Ready()),)
 
 
+def _measured(name: str) -> SensorReport:
+    return SensorReport(at=clock.now(), interval=60, readings=(SensorReading(name=name),))
+
+
+class _ForgetsErasures(FakeActivated):
+    """Reports its disks only if it did not erase them before, and not after the answer was lost."""
+
+    def clean(self) -> Plan:
+        return (Step(name="wipe", act=_wipe_once),)
+
+
+def _wipe_once(spec: Spec, memo: Json) -> Answer:
+    answer = actions.wipe(spec, memo)
+    assert isinstance(answer, Ready)
+    provider, key = Provider(spec.config.provider), spec.resource.key
+    if provider.settings(key).get("wiped"):
+        return Ready()
+    provider.set("wiped", key, {"wiped": "yes"})
+    now = clock.now()
+    return replace(answer, erasures=(_erasure(started_at=now, ended_at=now),))
+
+
+def _erasure(**more: Any) -> Erasure:
+    at = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+    return Erasure(**{"disk": "sda", "method": "overwrite", "started_at": at, "ended_at": at, "verified": True, **more})
+
+
 class _NeverRefuses(Fake):
     def interfaces(self) -> dict[str, Opener]:
         return {"command": lambda lease, still_mine: FakeCommand()}
@@ -169,6 +200,7 @@ class _Misplaces(Fake):
         (_Leaks(), "test_building_twice_under_one_key_makes_one_thing"),
         (_LeavesAccess(), "test_deactivating_ends_all_access_and_may_be_repeated"),
         (_CleansNothing(), "test_cleaning_removes_what_the_lease_left"),
+        (_ForgetsErasures(), "test_cleaning_removes_what_the_lease_left"),
         (_NeverRefuses(), "test_interfaces_refuse_to_work_when_the_lease_is_over"),
         (_Matchless(), "test_matches_name_declared_attributes_and_requirements"),
         (_Untyped(), "test_its_models_are_fields_with_a_schema"),
@@ -223,6 +255,19 @@ def _mutates(spec: Spec, memo: Json) -> Answer:
         (lambda spec, memo: Ready(facts={"n": float("nan")}), "not valid JSON"),
         (lambda spec, memo: Wait(memo={"t": (1,)}), "to JSON and back"),
         (lambda spec, memo: Wait(percent=120), "120 percent"),
+        (lambda spec, memo: Ready(erasures=(_erasure(verified=False),)), "does not say why sda is not erased"),
+        (lambda spec, memo: Ready(erasures=(_erasure(method=""),)), "does not say how sda was erased"),
+        (lambda spec, memo: Ready(erasures=(_erasure(bytes=-1),)), "negative number of bytes of sda"),
+        (lambda spec, memo: Ready(erasures=({"disk": "sda"},)), "is no Erasure"),  # type: ignore[arg-type]
+        (
+            lambda spec, memo: Ready(secrets={"key": "12345678"}, erasures=(_erasure(problem="not 12345678"),)),
+            "erasures of .* contains a secret",
+        ),
+        (lambda spec, memo: Ready(sensors={"Fan": 1.0}), "reports the sensors as"),  # type: ignore[arg-type]
+        (
+            lambda spec, memo: Ready(secrets={"key": "12345678"}, sensors=_measured("Fan 12345678")),
+            "sensors of .* contains a secret",
+        ),
         (
             lambda spec, memo: Ready(secrets={"key": ["12345678\n"]}, facts={"a": ["x12345678\n"]}),
             "contains a secret",

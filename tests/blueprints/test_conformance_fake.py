@@ -156,7 +156,7 @@ class TestFakeCleanedApart(FakeHooks):
     """Cleaning apart from the lease, in several calls."""
 
     kind = FakeActivated()
-    more = {"clean_apart": True, "clean_polls": 2}
+    more = {"clean_apart": True, "clean_polls": 2, "disks": 2}
 
 
 class TestFakeWithHolds(FakeHooks):

@@ -126,6 +126,7 @@ def remote() -> Iterator[Server]:
         yield running
 
 
+@pytest.mark.slow
 def test_an_account_that_a_lease_has_used_never_sees_the_credential(machine: Machine, remote: Server) -> None:
     bench = Bench(machine, remote)
     bench.asks = {"ref": "v1"}

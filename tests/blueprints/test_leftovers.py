@@ -68,6 +68,7 @@ def test_the_table_is_whole() -> None:
         assert row.proves.endswith("."), row.name
 
 
+@pytest.mark.slow
 def test_where_nothing_is_cleaned_every_row_is_seen_and_is_removed_then(folder: Path) -> None:
     peers.needs_root()
     suite, outside = Suite(), HERE
@@ -161,6 +162,7 @@ class Careless(LocalHost):
         return (Step(name="account", act=give_back),)
 
 
+@pytest.mark.slow
 def test_a_kind_that_cleans_nothing_is_found_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peers.needs_root()
     bench = OnThisMachine(folder)
@@ -220,6 +222,7 @@ def server() -> Iterator[peers.Server]:
         yield running
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_lease_over_ssh(server: peers.Server) -> None:
     bench = OverSsh(server)
     host = bench.built()

@@ -61,6 +61,7 @@ def happened(lease, kind: str) -> bool:
     return bool(Event.objects.filter(lease=lease, kind=kind).exists())
 
 
+@pytest.mark.slow
 def test_a_transfer_ends_what_the_former_owner_runs_and_keeps_the_files(blueprint, ask, owner, until):
     folder = new_folder()
     with peers.removed(folder):

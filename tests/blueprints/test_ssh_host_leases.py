@@ -217,6 +217,7 @@ def test_keys_are_not_written_where_a_planted_link_leads(hosts: Hosts, lease: Le
     end(hosts, lease)
 
 
+@pytest.mark.slow
 def test_closed_deep_and_immutable_folders_are_removed(hosts: Hosts, lease: LeaseView) -> None:
     command(lease).check("mkdir -p a/b; echo x >a/b/c; chmod 000 a/b; chmod 000 a")
     command(lease).check("n=0; while [ $n -lt 1500 ]; do mkdir d && cd d; n=$((n + 1)); done")

@@ -126,6 +126,7 @@ class TestWebroot(WebrootBench):
         with pytest.raises(urllib.error.URLError):
             fetch(lease.facts["uri"])
 
+    @pytest.mark.slow
     def test_a_port_that_a_stranger_has_is_passed_over(self) -> None:
         locked: list[NeededLock] = []
         self.lock = lambda needed: locked.append(needed) or needed.candidates[0]  # type: ignore[method-assign,func-returns-value]

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import os
+import pty
 import struct
 import subprocess
 import sys
@@ -216,6 +217,13 @@ def main() -> None:
         endless = False
         log_size = 3
         chassis = 0
+        watts: int | None = None
+        """The power by DCMI; None if the BMC does not have it."""
+        measuring = True
+        console: str | None = None
+        """Shell command of the program on the serial console, or None if serial over LAN is disabled."""
+        owner = 0
+        deactivations = 0
 
         @property
         def sessions(self):
@@ -242,6 +250,27 @@ def main() -> None:
                 session.send_ipmi_response()
 
         mute_after_control = False
+        terminal: Any = None
+
+        def open_console(self, session):
+            if self.console is None:
+                session.send_ipmi_response(code=0x81)
+            elif self.owner:
+                session.send_ipmi_response(code=0x80)
+            else:
+                self.terminal = self.terminal or Terminal(self.console)
+                self.owner = session.localsid
+                port = struct.pack("<H", self.port)
+                session.send_ipmi_response(data=[0, 0, 0, 0, 204, 0, 204, 0, *port, 0xFF, 0xFF])
+                self.terminal.open_for(session)
+
+        def close_console(self, session):
+            self.deactivations += 1
+            if not self.owner:
+                session.send_ipmi_response(code=0x80)
+                return
+            self.owner, self.terminal.session = 0, None
+            session.send_ipmi_response()
 
         def handle_raw_request(self, request, session):
             if self.mute:
@@ -253,11 +282,21 @@ def main() -> None:
                 session.send_ipmi_response(code=code)
             elif at == (0, 2):
                 self.control_chassis(request, session)
+            elif at == (6, 0x48):
+                self.open_console(session)
+            elif at == (6, 0x49):
+                self.close_console(session)
             elif made := ANSWERS.get(at):
                 code, answer = made(self, data)
                 session.send_ipmi_response(code=code, data=answer)
             else:
                 session.send_ipmi_response(code=0xC1)
+
+    def read_sol_parameter(bmc, data):
+        """What ipmitool reads before it opens a console: enabled, encrypted, 115.2 kbps, the port."""
+        known = {0: b"\x00", 1: b"\x01", 2: b"\xc4", 3: b"\x0c\x60", 4: b"\x07\x32", 5: b"\x0a", 6: b"\x0a", 7: b"\x01"}
+        known[8] = struct.pack("<H", bmc.port)
+        return (0, b"\x11" + known[data[1]]) if data[1] in known else (0x80, b"")
 
     def set_boot(bmc, data):
         if data[0] == 5:
@@ -313,7 +352,14 @@ def main() -> None:
         following = number if bmc.endless else number + 1 if number + 1 in known else 0xFFFF
         return 0, struct.pack("<H", following) + known[number]
 
+    def read_power(bmc, data):
+        if bmc.watts is None:
+            return 0xC1, b""
+        numbers = struct.pack("<HHHHII", bmc.watts, 1, 9999, 200, int(time.time()), 1000)
+        return 0, bytes([data[0]]) + numbers + bytes([0x40 * bmc.measuring])
+
     ANSWERS = {
+        (0x2C, 2): read_power,
         (0, 1): lambda bmc, _: (0, bytes([bmc.on | bmc.chassis, 0, 0])),
         (0, 8): set_boot,
         (0, 9): get_boot,
@@ -330,7 +376,62 @@ def main() -> None:
         (0xA, 0x42): lambda bmc, _: (0, b"\x01\x00"),
         (0xA, 0x43): read_log,
         (0xA, 0x48): lambda bmc, _: (0, struct.pack("<I", int(time.time()) - 3600 + 60)),
+        (6, 0x4B): lambda bmc, _: (0, struct.pack("<I", bmc.owner) + bytes(8)),
+        (0xC, 0x22): read_sol_parameter,
     }
+
+    class Terminal:
+        """A program on a pseudo terminal, and the BMC's end of serial over LAN to whoever has the console open."""
+
+        def __init__(self, command):
+            self.ours, theirs = pty.openpty()
+            self.process = subprocess.Popen(
+                ["/bin/sh", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+            )
+            os.close(theirs)
+            os.set_blocking(self.ours, False)
+            self.session, self.number, self.theirs, self.length = None, 0, 0, 0
+            self.sent, self.sent_at = b"", 0.0
+
+        def open_for(self, conversation):
+            self.session, self.number, self.theirs, self.sent = conversation, 0, 0, b""
+            conversation.sol_handler = self.packet
+
+        def packet(self, payload):
+            if self.session is None:
+                return
+            payload = bytes(payload)
+            if payload[0] & 0xF:
+                known = self.length if payload[0] & 0xF == self.theirs else 0
+                with contextlib.suppress(BlockingIOError):
+                    os.write(self.ours, payload[4 + known :])
+                self.theirs, self.length = payload[0] & 0xF, len(payload) - 4
+                self.put(bytes([0, self.theirs, self.length, 0]))
+            if self.sent and payload[1] & 0xF == self.number:
+                self.sent = self.sent[payload[2] :]
+                self.number = self.number % 15 + 1
+                self.sent_at = 0.0
+
+        def put(self, packet):
+            self.session.send_payload(bytearray(packet), payload_type=1, retry=False)
+
+        def turn(self):
+            """Send what the program has printed, and again what was not acknowledged."""
+            if self.session is None or (self.sent and time.monotonic() - self.sent_at < 0.5):
+                return
+            if not self.sent:
+                with contextlib.suppress(OSError):
+                    self.sent = os.read(self.ours, 200)
+                self.number = self.number or 1
+            if self.sent:
+                self.sent_at = time.monotonic()
+                self.put(bytes([self.number, 0, 0, 0]) + self.sent)
+
+        def end(self):
+            self.session = None
+            self.process.kill()
+            self.process.wait()
+            os.close(self.ours)
 
     # pyghmi binds to the port that it is told, so a free one is taken by it and read back.
     machine = Machine({USER: PASSWORD}, port=0, bmcuuid=GUID, address="127.0.0.1")
@@ -340,7 +441,10 @@ def main() -> None:
         for name, value in wanted.items():
             assert hasattr(machine, name), name
             setattr(machine, name, value)
-        shown = ("sessions", "opened", "closed", "on", "resets", "nmis", "requests")
+        if "console" in wanted and machine.terminal is not None:
+            ended, machine.terminal, machine.owner = machine.terminal, None, 0
+            ended.end()
+        shown = ("sessions", "opened", "closed", "on", "resets", "nmis", "requests", "owner", "deactivations")
         return {name: getattr(machine, name) for name in shown} | {"boot": machine.boot.hex(), "port": machine.port}
 
     print(json.dumps(apply(json.loads(sys.argv[1]))), flush=True)
@@ -353,7 +457,10 @@ def main() -> None:
     threading.Thread(target=control, daemon=True).start()
     while True:
         with contextlib.suppress(IndexError, struct.error, KeyError, ValueError, AttributeError):  # broken packets
-            session.Session.wait_for_rsp(30)
+            terminal = machine.terminal
+            session.Session.wait_for_rsp(0.01 if terminal is not None else 1)
+            if terminal is not None:
+                terminal.turn()
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ class Drive:
 class Machine:
     """A machine of which a BMC is told. `on_power` is called after each change of its power, in another thread.
 
-    Times are in seconds. A machine that `lies` accepts every change of power, and carries out none.
+    Times are in seconds. A machine that `lies` accepts every change of power, and carries out none; one that `ignores`
+    some resets does so with these only. One that `keeps_override` boots from the device for one start ever after.
     """
 
     name: str = "node-1"
@@ -58,6 +59,8 @@ class Machine:
     power_delay: float = 0.0
     on_power: Callable[[PowerState], None] | None = None
     lies: bool = False
+    ignores: tuple[str, ...] = ()
+    keeps_override: bool = False
     ignores_shutdown: bool = False
     refuses_same_power: bool = False
     boot: dict[str, Any] = field(
@@ -80,7 +83,12 @@ class Machine:
             if self.refuses_same_power and _WANTED.get(wanted) == self.power_state:
                 raise error.Conflict(f"The machine is already {self.power_state}.")
             self.asked.append(wanted)
-            if self.lies or wanted == "Nmi" or (wanted.startswith("Graceful") and self.ignores_shutdown):
+            if (
+                self.lies
+                or wanted in self.ignores
+                or wanted == "Nmi"
+                or (wanted.startswith("Graceful") and self.ignores_shutdown)
+            ):
                 return
         if wanted in _WANTED:
             self._change(_WANTED[wanted])
@@ -114,8 +122,11 @@ class Machine:
         self.boots.append({**self.boot, "media": images})
         self.bios.update(self.pending_bios)
         self.pending_bios = {}
-        if self.boot["BootSourceOverrideEnabled"] == "Once":
+        if self.boot["BootSourceOverrideEnabled"] == "Once" and not self.keeps_override:
             self.boot = {**self.boot, "BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
+
+    def media_changed(self, device: str) -> None:
+        """Take note that an image was inserted into a virtual drive, or ejected. Called after the change."""
 
     def force(self, state: str) -> None:
         """Change the power behind the BMC's back, as a person with a hand on the button does."""
@@ -249,6 +260,7 @@ class Media(vmedia.BaseDriver):
         if it.get("Inserted"):
             raise error.BadRequest(f"The drive {device} already has an image inserted.")
         it |= {"Image": image_url, "ImageName": "image.iso", "Inserted": inserted, "WriteProtected": write_protected}
+        self.systems.machine(identity).media_changed(device)
         return image_url
 
     def eject_image(self, identity: str, device: str) -> None:
@@ -256,3 +268,4 @@ class Media(vmedia.BaseDriver):
         if not it.get("Inserted"):
             raise error.BadRequest(f"The drive {device} is empty.")
         it |= {"Image": "", "ImageName": "", "Inserted": False, "WriteProtected": False}
+        self.systems.machine(identity).media_changed(device)

@@ -67,6 +67,10 @@ class Resources:
         self.sessions: dict[str, str] = {}
         """The open sessions: token by id."""
         self.most_sessions = 8
+        self.keeps_sessions = False
+        """Whether the BMC accepts the end of a session, and keeps it."""
+        self.any_password = False
+        """Whether the BMC accepts any password."""
         self.log: list[Json] = []
         self.page = 50
         """Entries of the log in one page."""
@@ -82,6 +86,8 @@ class Resources:
         """Whether the allowed resets are listed behind ActionInfo only."""
         self.new_sensors = True
         """Whether sensors are resources of their own, or in Thermal and Power."""
+        self.metrics: Json = {}
+        """What EnvironmentMetrics of a chassis says."""
         self.changes: dict[str, Callable[[Json], Json | None]] = {}
         """What a test changes in the resource at a path."""
 
@@ -162,7 +168,8 @@ class Resources:
         if "session" not in self.auth:
             return refusal(404, "There is no session service.")
         given = flask.request.get_json()
-        if (given.get("UserName"), given.get("Password")) != (self.username, self.password):
+        right = self.any_password or given.get("Password") == self.password
+        if given.get("UserName") != self.username or not right:
             return refusal(401, "The credentials are invalid.")
         if len(self.sessions) >= self.most_sessions:
             return refusal(503, "The session establishment failed: the maximum number of sessions is open.")
@@ -174,6 +181,8 @@ class Resources:
         return response
 
     def _logout(self, id: str) -> flask.Response:
+        if self.keeps_sessions:
+            return flask.make_response("", 204)
         return flask.make_response("", 204) if self.sessions.pop(id, None) else refusal(404, "There is no session.")
 
     def _session(self, id: str) -> flask.Response:
@@ -274,6 +283,9 @@ class Resources:
         volts = {"MemberId": "0", "Name": "12V", "ReadingVolts": 12.1, "UpperThresholdCritical": 13.2, "Status": ok}
         return flask.jsonify({**link(flask.request.path), "PowerControl": [control], "Voltages": [volts]})
 
+    def _metrics(self, chassis: str) -> flask.Response:
+        return flask.jsonify({**link(flask.request.path), "Id": "EnvironmentMetrics", **self.metrics})
+
     # Updates
 
     def _update_service(self) -> flask.Response:
@@ -344,6 +356,7 @@ class Resources:
         ("GET", "/Chassis/([^/]+)/Sensors", _sensors),
         ("GET", "/Chassis/([^/]+)/Sensors/([^/]+)", _sensor),
         ("GET", "/Chassis/([^/]+)/Power", _power),
+        ("GET", "/Chassis/([^/]+)/EnvironmentMetrics", _metrics),
         ("GET", "/UpdateService", _update_service),
         ("GET", "/UpdateService/FirmwareInventory", _firmwares),
         ("GET", "/UpdateService/FirmwareInventory/([^/]+)", _firmware),
@@ -362,6 +375,9 @@ SENSORS: dict[str, Json] = {
         "Name": "Fan 1", "ReadingType": "Rotational", "Reading": 300, "ReadingUnits": "RPM",
         "Status": {"State": "Enabled", "Health": "Critical"},
     },
-    "TotalPower": {"Name": "Total Power", "ReadingType": "Power", "Reading": 214.5, "ReadingUnits": "W", "Status": _OK},
+    "TotalPower": {
+        "Name": "Total Power", "ReadingType": "Power", "Reading": 214.5, "ReadingUnits": "W", "Status": _OK,
+        "PhysicalContext": "Chassis",
+    },
     "Absent": {"Name": "Absent", "Reading": None, "ReadingUnits": "V", "Status": {"State": "Absent"}},
 }  # fmt: skip

@@ -103,7 +103,8 @@ def test_a_server_of_dell(seen):
     assert [disk.size_bytes for disk in found.disks] == [1920383410176] * 3
     assert {(disk.protocol, disk.media) for disk in found.disks} == {("NVMe", "SSD")}
     assert [(one.slot, one.cd, one.inserted) for one in seen[DELL].media] == [("1", True, False), ("2", True, False)]
-    assert len(seen[DELL].sensors) == 33
+    assert len(seen[DELL].sensors) == 34
+    assert [(one.name, one.value) for one in seen[DELL].sensors if one.whole] == [("System Power Control", 614.0)]
     assert [one.id for one in seen[DELL].events] == ["1020", "1021", "1022", "1023", "1024"]
     assert seen[DELL].settings["AesNi"] == "Enabled"
 
@@ -127,6 +128,7 @@ def test_a_dpu(seen):
     assert (found.vendor, found.model) == ("Nvidia", facts["card_model"])
     assert {nic.name: nic.mac for nic in found.nics} == facts["network_device_functions"]
     assert (found.cpus, found.memory_mib, found.arch, found.disks) == (0, 0, "", ())
+    assert not any(one.whole for one in seen[DPU].sensors), "it does not measure its power"
     assert found.bmc_version == seen[DPU].facts["firmware_inventory"]["BMC_Firmware"]["version"]
     assert seen[DPU].settings["NicMode"] == facts["bios_NicMode"]
     assert "UefiPassword" not in seen[DPU].settings

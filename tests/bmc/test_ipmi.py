@@ -38,6 +38,7 @@ DEFAULTS = {
     "sha256": True, "strict": False, "no_encryption": False, "mute_names": False, "mute": False, "most_sessions": 20,
     "most_privilege": 4, "refuses": {}, "on": False, "lies": False, "manufacturer": "Acme", "serial": "SN-2231",
     "endless": False, "log_size": 3, "chassis": 0, "mute_after_control": False, "opened": 0, "closed": 0, "nmis": 0,
+    "watts": None, "measuring": True,
 }  # fmt: skip
 
 
@@ -127,6 +128,20 @@ def test_sensors_have_values_and_thresholds(bmc: Double) -> None:
     assert (found["Short"].value, found["Short"].state) == (7.0, "ok")
     assert (found["Empty"].value, found["Empty"].state) == (None, "unknown")
     assert set(found) == {"CPU Temp", "Fan 1", "Short", "Empty"}
+
+
+def test_the_power_of_the_machine_is_read_by_dcmi(bmc: Double) -> None:
+    def watts() -> list[float | None]:
+        with session(bmc.port) as one:
+            return [sensor.value for sensor in one.sensors() if sensor.whole]
+
+    assert watts() == []
+    bmc.ask(watts=1400)
+    assert watts() == [1400.0]
+    bmc.ask(measuring=False)
+    assert watts() == []
+    bmc.ask(measuring=True, refuses={"2c 2": 0xC0})
+    assert watts() == [], "a BMC that is busy with this still has its other sensors"
 
 
 @pytest.mark.parametrize(("size", "first", "count"), [(0, "", 0), (3, "1", 3), (250, "51", 200)])

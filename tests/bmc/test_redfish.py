@@ -7,10 +7,12 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from blueprints.bmc import redfish_readings
 from blueprints.bmc.contract import capabilities
 from blueprints.bmc.errors import (
     BmcAnswerInvalid,
@@ -22,6 +24,7 @@ from blueprints.bmc.errors import (
     BmcRefused,
 )
 from blueprints.bmc.redfish import Redfish
+from blueprints.bmc.redfish_sensors import outermost
 from blueprints.bmc.registry import driver
 from blueprints.bmc.values import BmcTask, BootDevice, BootOverride, Medium, PowerAction, PowerState, SecureBoot
 from tests.bmc.double import PASSWORD, RedfishDouble, redfish_double
@@ -46,7 +49,7 @@ def test_the_driver_is_found_by_its_entry_point():
 
 def test_a_session_can_do_everything(double):
     with opened(double) as session:
-        assert len(capabilities(session)) == 7
+        assert len(capabilities(session)) == 8
 
 
 # Sessions, credentials and certificates
@@ -448,6 +451,97 @@ def test_sensors_of_older_bmcs_are_in_thermal_and_power(double):
     assert found["Chassis Intake Temp"] == (25, "Cel", "ok")
     assert found["BaseBoard System Fan"] == (2100, "RPM", "ok")
     assert found["12V"] == (12.1, "V", "ok")
+
+
+def power_of_whole(double: RedfishDouble, **access: object) -> list[tuple[str, float | None]]:
+    """The sensors that measure the whole machine."""
+    with opened(double, **access) as session:
+        return [(one.name, one.value) for one in session.sensors() if one.whole]
+
+
+def without_context(body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "PhysicalContext": "PowerSupply"}
+
+
+def test_the_power_of_the_machine_is_that_of_its_chassis(double):
+    assert power_of_whole(double) == [("Total Power", 214.5)]
+    double.resources.new_sensors = False
+    assert power_of_whole(double) == [("System Power", 214)]
+
+
+@pytest.mark.parametrize(
+    ("watts", "found"),
+    [
+        ({"Reading": 307.5}, [("Power", 307.5)]),
+        ({"Reading": 0}, [("Power", 0.0)]),
+        ({"Reading": -3}, []),
+        ({"Reading": "307"}, []),
+        ({"Reading": True}, []),
+        ({"Reading": None}, []),
+        ({}, []),
+        (None, []),
+        ([307], []),
+    ],
+)  # fmt: skip
+def test_the_power_of_the_machine_may_be_among_the_metrics_of_its_environment(double, watts, found):
+    (chassis,) = chassis_of(double)
+    double.resources.changes[f"{chassis}/Sensors/TotalPower"] = without_context
+    link = {"@odata.id": f"{chassis}/EnvironmentMetrics"}
+    double.resources.changes[chassis] = lambda body: body | {"EnvironmentMetrics": link}
+    double.resources.metrics = {"PowerWatts": watts}
+    assert power_of_whole(double) == found
+    assert len(double.called("GET", f"{chassis}/EnvironmentMetrics")) == 1
+
+
+def test_the_power_of_a_machine_with_new_sensors_may_be_in_the_old_resource(double):
+    (chassis,) = chassis_of(double)
+    double.resources.changes[f"{chassis}/Sensors/TotalPower"] = without_context
+    assert power_of_whole(double) == []
+    double.resources.changes[chassis] = lambda body: body | {"Power": {"@odata.id": f"{chassis}/Power"}}
+    assert power_of_whole(double) == [("System Power", 214.0)]
+
+
+def test_two_sensors_that_claim_the_whole_machine_are_none(double):
+    (chassis,) = chassis_of(double)
+    double.resources.changes[f"{chassis}/Sensors/CPU1Temp"] = lambda body: (
+        body | {"ReadingType": "Power", "ReadingUnits": "W", "PhysicalContext": "Chassis"}
+    )
+    assert power_of_whole(double) == []
+
+
+def test_the_power_of_a_chassis_with_several_machines_is_that_of_none():
+    with redfish_double(Machine(), Machine()) as double:
+        for new in (True, False):
+            double.resources.new_sensors = new
+            assert power_of_whole(double, system=double.machine.uuid) == []
+
+
+@pytest.mark.parametrize(
+    ("controls", "found"),
+    [
+        ([{"PowerConsumedWatts": None}, {"PowerConsumedWatts": 90, "PhysicalContext": "CPU"}], None),
+        ([{"PowerConsumedWatts": 90, "PhysicalContext": "CPU"}, {"PowerConsumedWatts": 300}], 300),
+        ([{"PowerConsumedWatts": 300, "PhysicalContext": "Chassis"}, {"PowerConsumedWatts": 90}], 300),
+        ([{"PowerConsumedWatts": -1}], None),
+        (["x", None, {"PowerConsumedWatts": math.nan}], None),
+        ({}, None),
+    ],
+)
+def test_the_power_of_the_machine_is_the_first_control_of_no_component(controls, found):
+    draw = redfish_readings.draw({"PowerControl": controls})
+    assert (None if draw is None else draw.value) == found
+    old = redfish_readings.old_sensors({"PowerControl": controls}, of_machine=True)
+    assert [one.value for one in old if one.whole] == ([] if found is None else [found])
+
+
+def test_a_chassis_inside_another_one_is_not_the_whole_machine():
+    def place(id, *, inside="", systems=1):
+        links = {"ComputerSystems": [{"@odata.id": f"/S/{n}"} for n in range(systems)]}
+        return {"@odata.id": id, "Links": links | ({"ContainedBy": {"@odata.id": inside}} if inside else {})}
+
+    card, board, rack = place("/C/card"), place("/C/board", inside="/C/card"), place("/C/rack", systems=2)
+    alone = place("/C/blade", inside="/C/enclosure")
+    assert outermost([card, board, rack, alone]) == [card, alone]
 
 
 def logged(numbers: range) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""`make demo-metal`: two servers with emulated BMCs (Redfish over TLS), whose operating systems are real SSH servers.
+"""`make demo-metal DOUBLES=1`: servers with emulated BMCs (Redfish), whose operating systems are real SSH servers.
 
 It ends by itself, with 0 only when all of it came true, both machines are off, and no process or file is left.
 """
@@ -9,6 +9,7 @@ import contextlib
 import datetime as dt
 import getpass
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from typing import Any
 from drydock.core import clock
 from drydock.demo.demo_output import DemoOutput
 from tests import demos
+from tests.metal.deployment import DeploymentScene
+from tests.peers import find
 
 PATIENCE = 60.0
 QUICK = {
@@ -57,11 +60,13 @@ def server(address: str, **about: Any) -> Iterator[tuple[Any, Any]]:
 class MetalDemo:
     """The story."""
 
-    def __init__(self, stage: DemoOutput) -> None:
-        self.stage = stage
+    patience = PATIENCE
+
+    def __init__(self, stage: DemoOutput, boot_port: int) -> None:
+        self.stage, self.boot_port = stage, boot_port
 
     def run(self) -> None:
-        """From two unknown servers to two that are off."""
+        """From two unknown servers, and one with nothing on it, to three that are off."""
         from drydock.cli.toolkit.session import connect_here
         from tests.clouds.world import crew
 
@@ -76,6 +81,10 @@ class MetalDemo:
             lease = self._use()
             self._drift(lease)
             self._end(lease)
+            if AS_ROOT and find("sfdisk") is not None:
+                DeploymentScene(self, self.boot_port).run()
+            else:
+                self.stage.line("The deployment of a server is left out: it needs root, and the program sfdisk.")
 
     def _blueprint(self) -> None:
         from blueprints.models import Blueprint
@@ -101,18 +110,18 @@ class MetalDemo:
             "alpha": self._register("alpha", self.alpha, {"serial": "SN-ALPHA"}, double.access()),
             "beta": self._register("beta", self.beta, {}, {**other.access(), "fingerprint": ""}),
         }
-        self._wait("alpha is enrolled", lambda: self._row("alpha").state == "active")
-        hardware = self._row("alpha").attributes
+        self.wait("alpha is enrolled", lambda: self.row("alpha").state == "active")
+        hardware = self.row("alpha").attributes
         self.stage.line(f"alpha is a {hardware['vendor']} {hardware['model']}, serial number {hardware['serial']}")
-        self._wait("beta is held", lambda: bool(self._held()))
+        self.wait("beta is held", lambda: bool(self._held()))
         self.stage.line(f"the operator is asked: {self._held()}")
         pairs = ":".join(other.fingerprint[at : at + 2].upper() for at in range(0, 64, 2))
         self.stage.promise("it shows the fingerprint", pairs in self._held())
         self.stage.promise("nothing was sent to that BMC", not other.calls, str(other.calls))
         said = _drydock("resolve", "--resource", str(self.ids["beta"]), "--message", "same as on its label")
         self.stage.promise("drydock resolve --resource confirms it", said.returncode == 0, said.stderr)
-        self._wait("beta is enrolled, with its certificate pinned", lambda: self._row("beta").state == "active")
-        self._wait("both are off while nobody needs them", self._off)
+        self.wait("beta is enrolled, with its certificate pinned", lambda: self.row("beta").state == "active")
+        self.wait("both are off while nobody needs them", self._off)
 
     def _register(self, name: str, of: tuple[Any, Any], more: dict[str, Any], access: dict[str, Any]) -> int:
         where = {**of[1].registration(getpass.getuser()), "name": name, "slots": 1, **more}
@@ -124,36 +133,36 @@ class MetalDemo:
         self.stage.scene("A lease on one of them: it is switched on, and an account is made")
         lease = Allocator("host", owner=self.client.name, exclusive=True, requirements={"model": "C-1000"}).allocate()
         lease.wait_until_active(timeout=PATIENCE)
-        self.name = next(name for name in self.ids if self._row(name).used_slots)
+        self.name = next(name for name in self.ids if self.row(name).used_slots)
         self.stage.promise(f"{self.name} is on", self._machine().power_state == "On", self._machine().power_state)
         said = lease.interface("command").check(["sh", "-c", "echo $(id -un) on $(uname -s)"]).text.strip()
         self.stage.line(f"a command over SSH: {said}")
         act = self.client.start_act(self.ids[self.name], "boot-device", arguments={"device": "network"})
         self.stage.line(f"an act, {act.name}: {act.summary}")
         target = lambda: self._machine().boot["BootSourceOverrideTarget"]  # noqa: E731
-        self._wait("it boots from the network next", lambda: target() == "Pxe")
+        self.wait("it boots from the network next", lambda: target() == "Pxe")
         return lease
 
     def _drift(self, lease: Any) -> None:
         self.stage.scene("Somebody pulls its plug")
         self._machine().reset("ForceOff")
-        self._wait("a check notices it", lambda: "lost its power" in self._row(self.name).message)
-        self.stage.line(f"{self.name}: {self._row(self.name).message}")
-        self.stage.promise("the lease says why", "is off" in self._lease(lease).message, self._lease(lease).message)
+        self.wait("a check notices it", lambda: "lost its power" in self.row(self.name).message)
+        self.stage.line(f"{self.name}: {self.row(self.name).message}")
+        self.stage.promise("the lease says why", "is off" in self.lease(lease).message, self.lease(lease).message)
         self.client.change_resource(self.ids[self.name], "power", wanted="on")
-        self._wait("it is on again, and answers", lambda: self._row(self.name).suspect_since is None)
+        self.wait("it is on again, and answers", lambda: self.row(self.name).suspect_since is None)
         said = lease.interface("command").check(["echo", "back"]).text.strip()
         self.stage.promise("the lease goes on where it was", said == "back")
 
     def _end(self, lease: Any) -> None:
         self.stage.scene("Release: the account is removed, and the server is switched off")
         lease.release()
-        self._wait("the lease is over", lambda: self._lease(lease).state == "destroyed")
-        self._wait("both are off", self._off)
+        self.wait("the lease is over", lambda: self.lease(lease).state == "destroyed")
+        self.wait("both are off", self._off)
         self.stage.promise("nothing of the lease is left", not list(self.homes.iterdir()))
         for id in self.ids.values():
             self.client.change_resource(id, "retire")
-        self._wait("both are handed back", lambda: all(self._row(name).gone_at for name in self.ids))
+        self.wait("both are handed back", lambda: all(self.row(name).gone_at for name in self.ids))
         self.stage.promise("both are off", self._off())
         open_ones = sum(double.sessions for double, _ in (self.alpha, self.beta))
         self.stage.promise("no session is left at a BMC", not open_ones, str(open_ones))
@@ -164,12 +173,12 @@ class MetalDemo:
     def _off(self) -> bool:
         return all(double.machine.power_state == "Off" for double, _ in (self.alpha, self.beta))
 
-    def _row(self, name: str) -> Any:
+    def row(self, name: str) -> Any:
         from leases.models import Resource
 
         return Resource.objects.get(pk=self.ids[name])
 
-    def _lease(self, lease: Any) -> Any:
+    def lease(self, lease: Any) -> Any:
         from leases.models import Lease
 
         return Lease.objects.get(pk=lease.id)
@@ -180,11 +189,11 @@ class MetalDemo:
         found = Run.objects.filter(resource=self.ids["beta"], waits_for="operator").first()
         return found.sentence if found else ""
 
-    def _wait(self, what: str, holds: Callable[[], bool]) -> None:
+    def wait(self, what: str, holds: Callable[[], bool]) -> None:
         end = clock.monotonic() + PATIENCE
         while not holds():
             if clock.monotonic() > end:
-                said = "; ".join(f"{name}: {self._row(name).message}" for name in self.ids)
+                said = "; ".join(f"{name}: {self.row(name).message}" for name in self.ids)
                 self.stage.promise(what, False, f"not within {PATIENCE:.0f} s; {said}")
                 return
             clock.sleep(0.1)
@@ -205,10 +214,18 @@ def _drydock(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE)
 
 
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def main() -> int:
     """Run the demo; the exit status."""
+    port = _free_port()
+    settings = {**QUICK, "DRYDOCK_BOOT_URL": f"http://127.0.0.1:{port}"}
     return demos.run(
-        "demo-metal", lambda output: MetalDemo(output).run(), settings=QUICK, page="docs/kinds/bare_metal.md"
+        "demo-metal", lambda output: MetalDemo(output, port).run(), settings=settings, page="docs/kinds/bare_metal.md"
     )
 
 

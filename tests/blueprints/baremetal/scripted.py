@@ -13,7 +13,7 @@ import pytest
 from pydantic import Field
 
 from blueprints.bmc import registry
-from blueprints.bmc.contract import Bmc, BmcDriver, Boots, Identifies, Logs, Measures
+from blueprints.bmc.contract import Bmc, BmcDriver, Boots, Configures, Identifies, Logs, Measures, Mounts, Upgrades
 from blueprints.bmc.errors import (
     BmcCertificateChanged,
     BmcCertificateUnknown,
@@ -22,30 +22,51 @@ from blueprints.bmc.errors import (
     BmcUnreachable,
 )
 from blueprints.bmc.values import (
+    BmcTask,
+    BootDevice,
     BootOverride,
     Certificate,
     Firmware,
     Inventory,
     LogEntry,
     Login,
+    Medium,
     Nic,
     PowerAction,
     PowerState,
+    SecureBoot,
     Sensor,
 )
 from blueprints.contract import Fields
 from blueprints.identities import real
 from drydock.core.plugins import Plugins
 from tests.blueprints.host_peers import Server
+from tests.bmc.guests import Guests
 
 PASSWORD = "correct-horse"
 BMCS: dict[str, Machine] = {}
 """The BMCs that can be reached now, by address."""
 
 
+_TARGETS = {BootDevice.MEDIUM: "Cd", BootDevice.NETWORK: "Pxe", BootDevice.HTTP: "UefiHttp"}
+
+
 def certificate(digit: str) -> Certificate:
     """A certificate whose fingerprint repeats a digit."""
     return Certificate(fingerprint=digit * 64, subject="CN=bmc", issuer="CN=bmc")
+
+
+@dataclass(kw_only=True)
+class Update:
+    """An update of firmware. Each read of its task brings it half of the way."""
+
+    component: str
+    version: str
+    error: str = ""
+    after_power_cycle: bool = False
+    restarts: int = 0
+    """The number of sessions that the BMC refuses after the update, because it restarts."""
+    percent: int = 0
 
 
 @dataclass
@@ -54,7 +75,7 @@ class Machine:
 
     address: str
     inventory: Inventory
-    guest: Server | None = None
+    guest: Server | Guests | None = None
     state: PowerState = PowerState.ON
     shows: Certificate | None = None
     silent: bool = False
@@ -67,6 +88,20 @@ class Machine:
     sensors: tuple[Sensor, ...] = ()
     log: tuple[LogEntry, ...] = ()
     asked: list[PowerAction] = field(default_factory=list)
+    drives: dict[str, str] | None = None
+    """The address of the image in each virtual drive; None if the BMC has no drives. CD drives are named CD1, CD2."""
+    loses_media: bool = False
+    """The BMC accepts an image, and its drive stays empty."""
+    bios: dict[str, Any] = field(default_factory=lambda: {"TurboMode": "Enabled", "SysTime": "1"})
+    secure_boot: bool = True
+    pending: dict[str, Any] = field(default_factory=dict)
+    """Settings that the next start applies."""
+    updates: dict[str, Update] | None = None
+    """The updates that the BMC can carry out, by address of the image; None if it cannot update."""
+    started: list[str] = field(default_factory=list)
+    """The addresses of the updates that were started."""
+    boots: list[dict[str, Any]] = field(default_factory=list)
+    """The boot override and the media of each start, in the form of `tests.bmc.machine`."""
     open: int = 0
     most_open: int = 0
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -76,10 +111,41 @@ class Machine:
         if state is self.state:
             return
         self.state = state
-        if self.guest is not None and state is PowerState.ON:
+        if state is PowerState.ON:
+            self._apply()
+        if isinstance(self.guest, Guests):
+            self._switch(self.guest)
+        elif self.guest is not None and state is PowerState.ON:
             self.guest.again()
         elif self.guest is not None:
             self.guest.stop()
+
+    def _apply(self) -> None:
+        """Apply what waits for a start of the machine."""
+        self.secure_boot = self.pending.pop("secure_boot", self.secure_boot)
+        self.bios |= self.pending
+        self.pending = {}
+        for url in self.started:
+            update = (self.updates or {})[url]
+            if update.after_power_cycle and update.percent == 100:
+                self.install(update)
+
+    def install(self, update: Update) -> None:
+        """Let the BMC list the version of an update."""
+        kept = tuple(one for one in self.inventory.firmware if one.component != update.component)
+        new = Firmware(component=update.component, version=update.version)
+        self.inventory = replace(self.inventory, firmware=(*kept, new))
+
+    def _switch(self, guest: Guests) -> None:
+        """Start what the boot override and the media say, or end it."""
+        if self.state is PowerState.ON:
+            chosen = self.override.device if self.override else BootDevice.DEFAULT
+            target = _TARGETS.get(chosen, "Hdd")
+            inserted = {slot: image for slot, image in (self.drives or {}).items() if image}
+            self.boots.append({"BootSourceOverrideTarget": target, "media": inserted})
+            if self.override is not None and self.override.once:
+                self.override = None
+        guest.switched(self.state)
 
     @contextmanager
     def pretending(self, state: PowerState) -> Iterator[None]:
@@ -144,6 +210,62 @@ class Session(Bmc, Boots, Measures, Logs, Identifies):
         )  # fmt: skip
 
 
+class MountingSession(Session, Mounts, Configures):
+    """A session with a scripted BMC that has virtual drives, and shows settings of the firmware."""
+
+    @property
+    def _drives(self) -> dict[str, str]:
+        assert self._machine.drives is not None
+        return self._machine.drives
+
+    def media(self) -> Sequence[Medium]:
+        return [
+            Medium(slot=slot, cd=slot.startswith("CD"), image=image, inserted=bool(image))
+            for slot, image in self._drives.items()
+        ]
+
+    def insert(self, slot: str, uri: str) -> None:
+        assert slot in self._drives
+        self._drives[slot] = "" if self._machine.loses_media else uri
+
+    def eject(self, slot: str) -> None:
+        self._drives[slot] = ""
+
+    def settings(self) -> Mapping[str, Any]:
+        return self._machine.bios
+
+    def set_settings(self, changes: Mapping[str, Any]) -> None:
+        self._machine.pending |= changes
+
+    def secure_boot(self) -> SecureBoot | None:
+        return SecureBoot(enabled=self._machine.secure_boot)
+
+    def set_secure_boot(self, enabled: bool) -> None:
+        self._machine.pending["secure_boot"] = enabled
+
+
+class UpgradingSession(MountingSession, Upgrades):
+    """A session with a scripted BMC that updates firmware."""
+
+    def start_update(self, uri: str, targets: Sequence[str] = ()) -> BmcTask:
+        assert self._machine.updates is not None
+        assert uri in self._machine.updates, uri
+        self._machine.started.append(uri)
+        return BmcTask(id=uri, state="running", percent=0)
+
+    def task(self, id: str) -> BmcTask:
+        assert self._machine.updates is not None
+        update = self._machine.updates[id]
+        if update.error:
+            return BmcTask(id=id, state="failed", message=update.error)
+        update.percent += 50
+        if update.percent < 100:
+            return BmcTask(id=id, state="running", percent=update.percent, message="Flashing")
+        if not update.after_power_cycle:
+            self._machine.install(update)
+        return BmcTask(id=id, state="done", percent=100)
+
+
 class Access(Fields):
     """How a scripted BMC is reached."""
 
@@ -178,14 +300,26 @@ class Scripted(BmcDriver):
             raise BmcCertificateChanged(shown, access.fingerprint)
         if credential["password"] != machine.password:
             raise BmcLoginRefused("The BMC refused the login.")
-        return Session(machine)
+        if machine.updates is not None:
+            return self._upgrading(machine)
+        return Session(machine) if machine.drives is None else MountingSession(machine)
+
+    def _upgrading(self, machine: Machine) -> Bmc:
+        for update in (machine.updates or {}).values():
+            if update.percent == 100 and update.restarts:
+                update.restarts -= 1
+                raise BmcUnreachable("The BMC restarts.")
+        machine.drives = machine.drives or {}
+        return UpgradingSession(machine)
 
     def identity(self, access: Any) -> str:
         return f"{access.address}:{access.port}"
 
 
 @contextmanager
-def machine(address: str, guest: Server | None = None, *, serial: str = "SN1", **more: Any) -> Iterator[Machine]:
+def machine(
+    address: str, guest: Server | Guests | None = None, *, serial: str = "SN1", **more: Any
+) -> Iterator[Machine]:
     """A machine whose BMC has an address. At the end it is on again, as its guest was before."""
     inventory = Inventory(
         vendor="Contoso", model="R1", serial=serial, uuid="11111111-2222-3333-4444-" + f"{hash(serial) % 10**12:012d}",
@@ -197,7 +331,7 @@ def machine(address: str, guest: Server | None = None, *, serial: str = "SN1", *
         yield made
     finally:
         del BMCS[address]
-        made.to(PowerState.ON)
+        made.to(PowerState.OFF if isinstance(guest, Guests) else PowerState.ON)
         assert made.open == 0, "a session was left open"
 
 

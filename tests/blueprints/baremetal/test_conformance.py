@@ -80,7 +80,7 @@ class Hooks(KindConformance):
         return made
 
     def act_arguments(self, act: str) -> Json:
-        return {"device": "network"} if act == "boot-device" else {}
+        return {"boot-device": {"device": "network"}, "validate": {"only": ["privileges"]}}.get(act, {})
 
     def seen_of_act(self, resource: ResourceView, act: str) -> Json:
         now = self.bmc.override

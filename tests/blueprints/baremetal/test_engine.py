@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,16 +11,17 @@ import pytest
 from django.contrib.auth.models import User
 
 from blueprints.baremetal.kind import BareMetal
-from blueprints.bmc.values import PowerState
+from blueprints.bmc.values import PowerState, Sensor
 from blueprints.models import Blueprint, Credential
 from drydock.core import clock
 from interfaces.ssh.pool import POOL
+from leases import sensors
 from leases.engine.actions import grants
 from leases.engine.lifecycle import release
 from leases.engine.resources import maintenance
 from leases.messaging.inline import settle
 from leases.models import Event, Resource, ResourceIdentity, Run
-from leases.operations import attention, installation, interfaces, machines, resources
+from leases.operations import attention, costs, installation, interfaces, machines, resources
 from leases.operations.callers import Caller, caller
 from tests.blueprints import host_peers as peers
 from tests.blueprints.baremetal.scripted import PASSWORD, Machine, certificate, changed, machine, scripted
@@ -97,7 +99,10 @@ def test_an_unknown_certificate_is_held_for_an_operator_and_identities_are_kept(
     installation.resolve(operator, resource_id=alpha.pk, yes=True)
     until(alpha, state="active", power="on")
     assert alpha.attributes["vendor"] == "Contoso"
-    assert list(ResourceIdentity.objects.values_list("namespace", "value")) == [("serial:Contoso", "SN1")]
+    assert sorted(ResourceIdentity.objects.values_list("namespace", "value")) == [
+        ("bmc", "scripted bmc-1.test:443"),
+        ("serial:Contoso", "SN1"),
+    ]
     assert PASSWORD not in str(alpha.facts) + str(list(Event.objects.values_list("message", "details")))
     bmc.shows = certificate("b")
     check_now(operator, alpha)
@@ -161,6 +166,31 @@ def test_a_lease_switches_its_host_on_and_its_end_off(rack, bmc, ask, owner, unt
     assert bmc.state is PowerState.OFF
 
 
+def test_the_energy_of_a_whole_host_is_on_record_with_what_its_sensors_measured(rack, bmc, ask, owner, until, operator):
+    bmc.sensors = (
+        Sensor(name="Total", value=200.0, unit="W", state="ok", whole=True),
+        Sensor(name="Fan 1", value=0.0, unit="RPM", state="critical"),
+    )
+    alpha = until(rack({"accounts": "shared", "trusted": True, "inspect_interval": 0}, slots=1), state="active")
+    Blueprint.objects.update(check_interval=dt.timedelta(hours=1))
+    lease = until(ask("host", exclusive=True), state="active")
+    check_now(operator, alpha)
+    check_now(operator, alpha)
+    (before,) = costs.usage_records(operator, {"lease": lease.pk})
+    check_now(operator, alpha)
+    (record,) = costs.usage_records(operator, {"lease": lease.pk})
+    _, first, last = sensors.sensors(caller(owner), alpha.pk, since=lease.acquired_at)
+    assert [(one.name, one.value, one.state) for one in last.readings] == [
+        ("Total", 200.0, "ok"), ("Fan 1", 0.0, "critical")
+    ]  # fmt: skip
+    assert 0 < before.energy_wh < record.energy_wh
+    between = (last.at - first.at).total_seconds()
+    assert record.energy_wh - before.energy_wh == pytest.approx(200 * between / 3600)
+    release.release(lease.pk, actor="ada")
+    until(lease, state="destroyed")
+    retire(operator, alpha)
+
+
 def test_a_host_that_its_owner_left_off_is_cleaned(rack, bmc, ask, owner, until, operator):
     alpha = until(rack(slots=1), state="active")
     lease = until(ask("host", exclusive=True), state="active")
@@ -222,11 +252,12 @@ def test_a_bmc_is_called_by_one_run_at_a_time(rack, bmc, ask, until, operator):
     lease = ask("host")
     settle()
     waiting = Run.objects.get(lease=lease)
-    assert (waiting.position, waiting.in_call) == (0, False)
+    steps = BareMetal().activate()
+    assert (steps[waiting.position].name, waiting.in_call) == ("reach", False)
     assert waiting.sentence == "Waits until a call of check has ended."
     Run.objects.filter(pk=check.pk).update(position=3)
     steps = BareMetal().check()
-    assert [one.exclusive for one in steps] == [True, True, True, False, False]
+    assert [one.exclusive for one in steps] == [True, True, True, False, False, False]
     assert not grants.why_not_beside(waiting, BareMetal().activate()[0]), "a step over SSH is in nobody's way"
     check.delete()
     until(lease, state="active")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from blueprints.baremetal.sessions import bmc_told
 from blueprints.bmc.errors import BmcBusy, BmcError, BmcLoginRefused
 from blueprints.bmc.values import Firmware, LogEntry, PowerAction, PowerState, Sensor
 from blueprints.specs import ResourceView
-from blueprints.testing.outcome import Outcome
+from blueprints.testing.outcome import Mishap, Outcome
 from drydock.core import clock
 from interfaces.ssh.pool import POOL
 from tests.blueprints import host_peers as peers
@@ -335,6 +336,35 @@ def test_sensors_and_new_critical_log_entries_make_a_host_degraded(bed):
     assert "old" not in said.log
 
 
+def test_each_inspection_reports_what_sensors_measured_and_other_checks_do_not(bed):
+    bed.bmc.sensors = (
+        Sensor(name="Total", value=214.5, unit="W", state="ok", whole=True),
+        Sensor(name="PSU 1", value=110.0, unit="W", state="ok"),
+        Sensor(name="", value=math.nan, unit="V"),
+    )
+    bed.given = {"inspect_interval": 3600}
+    checked = bed.ready("check", bed.build().spec.resource)
+    (report,) = reports(checked)
+    assert (report.power_watts, report.interval) == (214.5, 3600)
+    assert [(one.name, one.value, one.unit, one.state) for one in report.readings] == [
+        ("Total", 214.5, "W", "ok"), ("PSU 1", 110.0, "W", "ok"), ("?", None, "V", "unknown"),
+    ]  # fmt: skip
+    assert reports(bed.ready("check", checked.spec.resource)) == []
+
+
+def reports(outcome: Outcome) -> list[Any]:
+    found = [getattr(call.answer, "sensors", None) for call in outcome.calls]
+    return [one for one in found if one is not None]
+
+
+@pytest.mark.parametrize("watts", [None, math.nan, math.inf, -1.0])
+def test_a_power_that_makes_no_sense_is_not_reported(watts):
+    report = health.reported([Sensor(name="Total", value=watts, unit="W", whole=True)], 300)
+    assert report is not None
+    assert report.power_watts is None
+    assert health.reported([], 300) is None
+
+
 def test_a_reset_is_for_a_host_that_does_not_answer(bed):
     resource = bed.build().spec.resource
     bed.ready("reboot", resource)
@@ -383,6 +413,14 @@ def test_a_boot_device_that_the_bmc_lacks_is_refused(bed):
     spec = bed.act_spec(act, resource)
     outcome = bed.driver().run(act.plan(), replace(spec, arguments=act.Arguments(device="setup")))
     assert failure(outcome).code == "bmc_lacks"
+
+
+def test_an_interrupt_whose_answer_is_lost_is_not_sent_again(bed):
+    act = next(one for one in bed.kind.acts() if one.name == "nmi")
+    spec = bed.act_spec(act, bed.resource())
+    outcome = bed.driver().run(act.plan(), spec, mishap=Mishap(does="lose", at=0))
+    assert (outcome.ended, bed.bmc.asked) == ("ready", [PowerAction.NMI])
+    assert "not known whether the interrupt was sent" in outcome.calls[-1].answer.log
 
 
 BUSY = BmcBusy("The BMC at 10.0.1.7:443 is busy.", retry_after=7)
