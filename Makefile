@@ -11,7 +11,7 @@ NUMPROCESSES ?= 3
 # In CI a failed test is retried twice, because the machine may be busy. The summary lists it as RERUN.
 RERUNS ?= $(if $(CI),2,0)
 
-.PHONY: help demo demo-hardware demo-metal demo-cloud up test test-as-user test-slow test-changed test-vm test-gpu qemu-tree chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
+.PHONY: help kube-peer demo demo-hardware demo-metal demo-cloud up test test-as-user test-slow test-changed test-vm test-metal test-gpu qemu-tree chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -22,8 +22,8 @@ demo: install ## lease, use and release a host, a folder and a web site on this 
 demo-hardware: install ## find the hardware of this machine, and lease a captured GPU together with its host
 	@$(BIN)/drydock demo --hardware
 
-demo-metal: install-dev peers ## enrol two servers by emulated BMCs, lease one, and switch it on and off
-	@$(BIN)/python -m tests.metal.demo
+demo-metal: install-dev peers ## enrol, deploy, rescue and erase emulated servers (10 to 25 minutes; DOUBLES=1: one minute)
+	@$(BIN)/python -m tests.metal.$(if $(DOUBLES),demo,qemu_demo)
 
 demo-cloud: install-dev peers ## lease and release five hosts on three emulated clouds that run out of capacity
 	@$(BIN)/python -m tests.clouds.demo
@@ -34,19 +34,26 @@ up: install ## run engines, web, workers and beat in the foreground until Ctrl-C
 PYTEST = $(BIN)/python -m pytest -n $(NUMPROCESSES) --reruns $(RERUNS) --reruns-delay 5 $(if $(CI),--durations=25)
 
 test: install-dev peers ## run the tests, except those of test-slow (TESTS=path selects some)
-	@$(PYTEST) -m "not slow" $(TESTS)
+	@$(PYTEST) -m "not slow and not metal" $(TESTS)
 
-test-slow: install-dev peers ## run the slow tests: chaos, outages, storm, benchmarks, crashes at every call over SSH
-	@$(PYTEST) -m slow $(TESTS)
+test-slow: install-dev peers kube-peer ## run the slow tests: chaos, outages, storm, benchmarks, crashes at every call over SSH
+	@$(PYTEST) -m "slow and not metal" $(TESTS)
+
+kube-peer: # a Kubernetes API server for the tests of DPF, if its script is beside the repository (once; minutes)
+	@if [ -x ../shared/peers/kube-apiserver ]; then nice -n 10 ../shared/peers/kube-apiserver build || \
+	echo "The API server was not built, so the tests of DPF on real servers are skipped." >&2; fi
 
 test-changed: install-dev peers ## run the tests that depend on changes since the last run of this target (pytest-testmon)
-	@$(PYTEST) --testmon --testmon-forceselect -m "not slow" $(TESTS) || [ $$? = 5 ] # 5: nothing to run
+	@$(PYTEST) --testmon --testmon-forceselect -m "not slow and not metal" $(TESTS) || [ $$? = 5 ] # 5: nothing to run
 
 test-as-user: install-dev peers ## run the tests that differ for an ordinary user, with a temporary account (needs root)
 	@.ci/as-user
 
 test-vm: install-dev ## boot a Debian in QEMU with Drydock's user data, and log in (minutes; needs root)
 	@$(BIN)/python -m tests.clouds.vm
+
+test-metal: install-dev peers ## build the ramdisk, and let QEMU machines with BMCs boot it (up to 30 minutes; needs apt)
+	@$(BIN)/python -m pytest -n 0 -m metal tests/metal
 
 test-gpu: install ## find, lease, enforce and clean an NVIDIA GPU of this machine (needs root; TO=folder keeps what it saw)
 	@$(BIN)/python -m tests.accelerators.gpu $(if $(TO),--to $(TO))

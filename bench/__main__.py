@@ -69,7 +69,7 @@ def measure(extent: Extent, folder: Path, results: Path) -> None:
 
 
 def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
-    from bench import cycle, fleet, hanging, hardware, latency, peers, provisioning, scale, trees, web
+    from bench import cycle, fleet, hanging, hardware, imaging, latency, metal, peers, provisioning, scale, trees, web
     from bench.installation import prepare
 
     owner, blueprint = prepare(max_resources=None, min_ready=0)
@@ -84,6 +84,8 @@ def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
     yield from trees.figures(hosts=extent.history // 100, times=extent.times)
     yield from hardware.figures(agents=max(3, extent.history // 3333), times=extent.times)
     yield from provisioning.figures(owner, machines=max(5, extent.history // 2000), times=extent.times)
+    yield from metal.figures(owner, machines=max(5, extent.history // 2000), boots=max(1, extent.times // 10))
+    yield from imaging.figures(mib=max(16, extent.history // 1000))
     yield from fleet.figures(offers=max(20, extent.history // 50), machines=max(20, extent.history // 200))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from django.db import ProgrammingError, transaction
 
@@ -52,6 +53,29 @@ def resources(blueprint: int, resource_type: str, count: int, *, slots: int = 8)
         run(_RESOURCES, {"blueprint": blueprint, "type": resource_type, "count": count, "slots": slots})
 
 
+def registered(blueprint: int, hosts: list[tuple[Any, dict[str, Any]]]) -> None:
+    """Idle hosts that are off, from their drafts and registrations. No check of them is due."""
+    from leases.models import Resource
+
+    with _without_triggers():
+        Resource.objects.bulk_create(
+            Resource(
+                blueprint_id=blueprint,
+                type="host",
+                name=f"bench-{number}",
+                origin="registered",
+                state="active",
+                identity=draft.identity,
+                attributes=draft.attributes,
+                facts={**draft.facts, "hardware": {}},
+                registration=stored,
+                power="off",
+                total_slots=1,
+            )
+            for number, (draft, stored) in enumerate(hosts)
+        )
+
+
 _WHOLES = """
     INSERT INTO leases_resource (blueprint_id, type, name, origin, generation, state, total_slots, child_count, missed,
         check_failures)
@@ -74,6 +98,11 @@ def remove(blueprints: list[int]) -> None:
     with _without_triggers():
         run(
             "DELETE FROM leases_lease WHERE resource_id IN"
+            " (SELECT id FROM leases_resource WHERE blueprint_id = ANY(%s))",
+            (blueprints,),
+        )
+        run(
+            "DELETE FROM leases_sensorreport WHERE resource_id IN"
             " (SELECT id FROM leases_resource WHERE blueprint_id = ANY(%s))",
             (blueprints,),
         )

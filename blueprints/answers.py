@@ -11,6 +11,9 @@ from typing import Any, Literal, TypeAlias
 from blueprints.amounts import Amounts
 from blueprints.identities import Identity
 from blueprints.parts import Part
+from blueprints.records.erasures import Erasure
+from blueprints.records.evidence import Evidence
+from blueprints.records.sensors import SensorReport
 
 Json: TypeAlias = dict[str, Any]
 
@@ -58,6 +61,10 @@ class Ready:
 
     facts: Json = field(default_factory=dict)
     secrets: Json = field(default_factory=dict)
+    resource_facts: Json = field(default_factory=dict)
+    """Facts that are stored with the resource, also by a phase of a lease, whose `facts` are stored with the lease."""
+    resource_secrets: Json = field(default_factory=dict)
+    """Secrets that are stored with the resource, in the same way. They stay until they are overwritten."""
     log: str = ""
     attributes: Json = field(default_factory=dict)
     """Attributes of the resource that the step found. They override those of its draft."""
@@ -94,6 +101,17 @@ class Ready:
 
     They are handed back at once, instead of counting as lost later. Set `rediscover` too.
     """
+    erasures: tuple[Erasure, ...] = ()
+    """Disks that the step has erased, or failed to erase. They are recorded together with the answer."""
+    sensors: SensorReport | None = None
+    """What the sensors of the resource measured, or None if the step has not read them."""
+    evidence: tuple[Evidence, ...] = ()
+    """Attestation evidence that the step has collected. It is kept with the lease that the step is for."""
+    ends_phase: bool = False
+    """Whether the steps that follow have nothing to do, so that the phase is done.
+
+    For checks of many resources, of which most need only the first step: each step costs a claim and a commit.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +145,12 @@ class Failed:
     log: str = ""
     facts: Json = field(default_factory=dict)
     """Facts kept with the resource (or lease) if the phase ends with this failure, for the plan that undoes it."""
+    erasures: tuple[Erasure, ...] = ()
+    """Disks that the step has erased, or failed to erase, before it failed. They are recorded as those of `Ready`."""
+    evidence: tuple[Evidence, ...] = ()
+    """Attestation evidence that the step has collected, kept as that of `Ready`."""
+    quarantines: bool = False
+    """Whether the resource cannot be trusted any more, so that it serves no new leases until an operator has acted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,17 +238,20 @@ class Maintenance:
     """Maintenance of a related resource, carried out by the engine.
 
     The `action` `drain` stops new claims. `alone` drains the resource, and waits until no other lease holds the
-    resource; no lease can claim it until this phase ends. `reboot` and `power_cycle` drain the resource, and then
-    reboot it or cycle its power. The resource is switched once for all runs that wait for this, with a power cycle if
-    one of them needs it. If the resource's kind can neither reboot nor cycle the power, an operator is asked to do it.
+    resource; no lease can claim it until this phase ends. `vacate` does the same, but steps that ask for it share it:
+    several cards of one host are installed at the same time, and nobody else is on the host. A step that holds `vacate`
+    must not ask for `alone`. `reboot` and `power_cycle` drain the resource, and then reboot it or cycle its power. The
+    resource is switched once for all runs that wait for this, with a power cycle if one of them needs it. If the
+    resource's kind can neither reboot nor cycle the power, an operator is asked to do it.
 
     A step may request maintenance several times. Maintenance that was granted earlier in a phase stays granted until
-    the phase ends.
+    the phase ends; a step that needs a second reboot in the same phase asks for it with `times=2`.
 
     `holders` determines what happens to other leases on the resource and on resources above or below it. Their owners
     are notified in any case. `tell` does not wait for these leases, `wait` waits until all of them have ended, and
-    `refuse` fails the step if there are any. Leases that belong to the step itself, or wait for maintenance of the same
-    resource, do not count.
+    `refuse` fails the step if there are any. Leases that belong to the step itself, or whose step holds `vacate` or
+    waits for maintenance of the same resource, do not count. For a step that vacates the resource, leases that only
+    keep an idle resource do not count either.
     """
 
     relation: str
@@ -233,13 +260,22 @@ class Maintenance:
     A needed lease of that name goes first. `NAME.parent` and `NAME.host` lead from the resource of a needed lease to
     what that is part of.
     """
-    action: Literal["drain", "alone", "reboot", "power_cycle"]
+    action: Literal["drain", "alone", "vacate", "reboot", "power_cycle"]
     holders: Literal["tell", "wait", "refuse"] = "wait"
     sentence: str = ""
+    times: int = 1
+    """How often this phase needs the action. More than 1 only for `reboot` and `power_cycle`."""
 
     def __post_init__(self) -> None:
-        if self.action == "alone" and self.holders == "tell":
-            raise ValueError("with `alone`, holders must be `wait` or `refuse`")
+        if self.action in ("alone", "vacate") and self.holders == "tell":
+            raise ValueError(f"with `{self.action}`, holders must be `wait` or `refuse`")
+        if self.times != 1 and (self.times < 1 or self.action not in ("reboot", "power_cycle")):
+            raise ValueError("times is 1, or more for `reboot` and `power_cycle`")
+
+    @property
+    def name(self) -> str:
+        """The name under which it is in `spec.granted`: `relation:action`, or `relation:action:times`."""
+        return f"{self.relation}:{self.action}" + (f":{self.times}" if self.times > 1 else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
@@ -18,7 +18,18 @@ from blueprints.answers import Answer, Json
 from blueprints.matching import Match
 from blueprints.offers import Account, Allowance, Offer, Place, Sought
 from blueprints.reports import Report
-from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem, ResourceView, Spec
+from blueprints.specs import (
+    Asked,
+    BlueprintView,
+    Control,
+    Draft,
+    LeaseView,
+    Owned,
+    Problem,
+    ResourceView,
+    Spec,
+    UnitHost,
+)
 from drydock.core.errors import DrydockError, NotSupported
 from interfaces.contract import Interface
 from interfaces.transport import Transport
@@ -59,6 +70,8 @@ class Step:
 
     For steps that call a controller which serves one caller at a time, such as the BMC of a machine.
     """
+    applies: Callable[[Any], bool] | None = None
+    """Returns whether the step is carried out with a config; otherwise it is skipped. None if it always is."""
 
 
 Plan: TypeAlias = tuple[Step, ...]
@@ -418,6 +431,31 @@ class Lists(ABC):
         """
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServedMedium:
+    """An image that the controller of a machine may fetch, as a virtual medium, for a limited time."""
+
+    name: str
+    """The last part of its address, such as `boot.iso`: at most 31 lower-case letters, digits, hyphens and dots."""
+    token: str = field(repr=False)
+    """At least 128 random bits as text of letters, digits, `-` and `_`. Whoever knows it can fetch the image."""
+    expires_at: dt.datetime
+    content: Callable[[], bytes] = field(repr=False)
+    """Returns the image, of at most a few MiB: the same bytes at each call, as controllers fetch it in pieces."""
+
+
+class ServesMedia(ABC):
+    """Drydock serves images that the controllers of the kind's machines fetch, such as a medium with boot settings.
+
+    They are fetched without signing in. Their addresses (`ResourceView.medium_url`) have a random token, which a step
+    makes for each use and keeps in the secrets of the resource.
+    """
+
+    @abstractmethod
+    def media(self, resource: ResourceView) -> Sequence[ServedMedium]:
+        """Return the media that may be fetched now. Makes no external call."""
+
+
 class Activates(ABC):
     """A lease must be set up on the resource before use: for example a user and key, a directory, a port, or power."""
 
@@ -435,6 +473,13 @@ class Activates(ABC):
 
 class HandsOver(ABC):
     """An active lease can be transferred to another owner, with its files."""
+
+    def transferable(self, lease: LeaseView) -> bool:
+        """Return whether the former owner keeps no access to what the lease is on, once it is handed over.
+
+        The engine also requires `Kind.reusable_after`.
+        """
+        return True
 
     @abstractmethod
     def hand_over(self) -> Plan:
@@ -464,6 +509,14 @@ class Controls(ABC):
         """Return a transport to the control account of a host, or None if the account can be used only during a lease.
 
         Used by kinds whose resources are parts of the host (`HostView.connect`). Raises DrydockError.
+        """
+        return None
+
+    def unit_host(self, lease: LeaseView) -> UnitHost | None:
+        """Return the host of a lease for a systemd unit with the container of its workload.
+
+        Return None if the host cannot run units: the container is then a job of the lease's account. A kind that
+        returns a host ends the unit when the lease is deactivated (`blueprints.units.removed`). Calls no host.
         """
         return None
 
@@ -575,6 +628,10 @@ class Acts(ABC):
     def acts(self) -> Sequence[DeclaredAct]:
         """Return the acts that the kind declares. Returns the same acts at every call, whatever the config."""
 
+    def offered(self, config: Any) -> Sequence[DeclaredAct]:
+        """Return those of the acts that resources with this config offer."""
+        return self.acts()
+
 
 class Updates(ABC):
     """An outdated resource can be updated in place, while idle, to its blueprint's current generation.
@@ -610,7 +667,7 @@ CAPABILITIES = tuple(
     Capability(name=base.__name__.lower(), base=base)
     for base in (
         Builds, Offers, Allows, Registers, Scans, Discovers, Reports, Lists, Activates, HandsOver, Cleans, Checks,
-        Controls, Powers, Reboots, Resizes, Retypes, Tags, Consoles, Acts, Updates,
+        Controls, Powers, Reboots, Resizes, Retypes, Tags, Consoles, Acts, Updates, ServesMedia,
     )
 )  # fmt: skip
 
@@ -618,6 +675,11 @@ CAPABILITIES = tuple(
 def acts_of(kind: Kind) -> Mapping[str, DeclaredAct]:
     """Return the acts that a kind declares, by name."""
     return {act.name: act for act in kind.acts()} if isinstance(kind, Acts) else {}
+
+
+def offered_acts(kind: Kind, config: Any) -> Mapping[str, DeclaredAct]:
+    """Return the acts that resources of a kind with this config offer, by name."""
+    return {act.name: act for act in kind.offered(config)} if isinstance(kind, Acts) else {}
 
 
 def capabilities(kind: Kind) -> frozenset[str]:
@@ -657,10 +719,13 @@ __all__ = [
     "ResourceView",
     "Retypes",
     "Scans",
+    "ServedMedium",
+    "ServesMedia",
     "Step",
     "Stops",
     "Tags",
     "Updates",
     "acts_of",
     "capabilities",
+    "offered_acts",
 ]

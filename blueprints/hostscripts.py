@@ -22,6 +22,7 @@ df -Pk "$1" 2>/dev/null | { read -r _; read -r _ _ used free _ || exit 0
 read -r load _ </proc/loadavg && said load "$load"
 said boot "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
 [ ! -d "$1/.drydock-aside" ] || said aside there
+[ ! -d /run/systemd/system ] || said systemd there
 """
 """Script that prints facts about the host as name=value lines. $1 is a folder on the disk to report."""
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from drydock_agent.identity import identity, known
 
+OF_BMC, SWITCH_PORT = "bmc", "switch_port"
+"""The namespaces of identities that name the BMC of a registered machine, and a port of a switch that it is connected
+to. They say how a machine is reached, so only operators see them, and no record of what happened to it has them."""
 _MAC = re.compile(r"\A[0-9a-f]{12}\Z")
 
 

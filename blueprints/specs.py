@@ -13,6 +13,7 @@ from blueprints.answers import Json, Resolution
 from blueprints.identities import Identity as Identity
 from blueprints.localities import Locality
 from blueprints.parts import Part as Part
+from drydock.core.errors import NotSupported
 
 if TYPE_CHECKING:
     from interfaces.contract import Interface
@@ -169,10 +170,26 @@ class ResourceView:
     """The leases that this resource holds on other resources, by the name under which it requested them."""
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks that the resource holds."""
+    media_url: str = field(default="", repr=False)
+    """The address below which the machine's controller can fetch the media of `contract.ServesMedia`. Empty if the
+    setting DRYDOCK_BOOT_URL is not set."""
     lease_facts: Callable[[], Sequence[Json]] = field(default=lambda: (), repr=False, compare=False)
     """Returns the facts of the active leases on the resource. Each call reads them again."""
     host: Callable[[], HostView | None] = field(default=lambda: None, repr=False, compare=False)
     """Returns the host that the resource is part of, directly or not; None if there is none."""
+
+    def medium_url(self, name: str, token: str) -> str:
+        """Return the address of the medium that `ServesMedia.media` offers under this name and token.
+
+        Raises NotSupported if no address is known below which media are served.
+        """
+        if not self.media_url:
+            raise NotSupported(
+                "Drydock serves no boot media, because DRYDOCK_BOOT_URL is not set.",
+                hint="Set it to an address of the web process that the controllers of machines can reach, such as "
+                "http://10.0.0.1:8000.",
+            )
+        return f"{self.media_url}/{token}/{name}"
 
     def credential_or(self, name: str) -> Mapping[str, str]:
         """Return the blueprint's credential `name`, updated with the fields of the resource's own credential.
@@ -203,6 +220,20 @@ class Control:
     kept: Mapping[str, str] = field(default_factory=dict, repr=False)
     renumber: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitHost:
+    """The host of a lease, as far as it can run the workload of the lease as a systemd unit.
+
+    `transport` leads to the control account, as in `Control`. `account` names the lease on the host. The container's
+    root is mapped to `uid` and `gid`; None if the lease has the whole host and its root.
+    """
+
+    transport: Transport
+    account: str
+    uid: int | None = None
+    gid: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +303,7 @@ class Spec:
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks held, by the name under which they were requested; the value is the chosen candidate."""
     granted: frozenset[str] = frozenset()
-    """The maintenance granted for this phase, as `relation:action`."""
+    """The maintenance granted for this phase, as `relation:action`, and `relation:action:2` for a second reboot."""
     wanted: Json = field(default_factory=dict)
     """Arguments of the phase, such as `{"power": "off"}` for power."""
     resolution: Resolution | None = None

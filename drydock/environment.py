@@ -135,6 +135,7 @@ class Environment(BaseSettings):
     behind_proxy: bool = setting(False, "Trust `X-Forwarded-Proto`. Enable this only behind a proxy that always sets the header, so that clients cannot.")
     web_address: str = setting("127.0.0.1", "Address on which `make up` listens.")
     web_port: int = setting(8000, "Port on which `make up` listens.", ge=1, le=65535)
+    boot_url: str = setting("", "Address of the web process that the management controllers of servers can reach, such as `http://10.0.0.1:8000`. They fetch the boot media of their servers from `/boot/` below it, without signing in. Empty: Drydock serves no boot media, and deploys no servers.", pattern=r"^(https?://[^\s/?#@]+(/[^\s?#]*)?)?$", max_length=1000)
     web_threads: int = setting(16, "Number of requests that `make up` serves at the same time.", ge=1, le=256)
     readiness_seconds: float = setting(3.0, "Longest time that `/readyz` waits for the database and the broker together.", gt=0, le=30)
     metrics_token: SecretStr = setting(SecretStr(""), "Bearer token for `/metrics`, required from the same machine as well, because tenants may run there. Empty: generated into `keys/metrics_token` of the state folder.")
@@ -193,10 +194,13 @@ class Environment(BaseSettings):
     metrics_interval_seconds: float = setting(30.0, "How often the usage of a measured lease is sampled on its host. Samples are more frequent at the beginning of a lease.", gt=0)
     gather_seconds: float = setting(60.0, "Longest time that the cleaning of a measured lease waits for its last sample and output.", ge=0, le=3600)
     kept_head_kib: int = setting(64, "KiB kept from the beginning of a workload's output after its lease.", ge=0, le=4096)
+    archives: Folder | None = setting(None, "Folder on all workers with image archives for workloads, each named by its SHA-256: `HEX.tar`. Workers copy them to the hosts of workloads that request them. Unset: none.")
     kept_tail_kib: int = setting(64, "KiB kept from the end of a workload's output after its lease.", ge=0, le=4096)
     event_retention_days: int = setting(90, "Events older than this are pruned.", ge=1)
     lease_retention_days: int = setting(90, "Leases that ended, and resources that were removed, longer ago than this are pruned, together with idempotency keys.", ge=1)
     usage_retention_days: int = setting(1095, "Usage records of leases that ended longer ago than this are pruned.", ge=1)
+    sensor_retention_hours: float = setting(48.0, "What the sensors of machines measured is kept this long. The energy that was computed from it is kept with the usage records.", gt=0, le=8760)
+    erasure_retention_days: int = setting(0, "Erasure records older than this are pruned. 0: never.", ge=0)
     lease_hours: float = setting(168.0, "Default duration of a lease, in hours after it becomes active, if the request specifies no end, heartbeats or workload. Instances have no default. A shorter default of a quota or blueprint takes precedence. 0: none.", ge=0, le=87_600)
     lease_hours_limit: float = setting(2160.0, "Maximum duration of a lease, in hours after it becomes active. Operators can exceed it. Quotas and blueprints may have lower limits. 0: no limit.", ge=0, le=87_600)
     budget_hour_seconds: float = setting(3600.0, "A lease without an end under a budget reserves its price for this long at a time.", gt=0)
@@ -205,7 +209,9 @@ class Environment(BaseSettings):
     lock_timeout_ms: int = setting(1000, "How long a claim waits for a row that another claim has locked.", ge=1)
 
     # Machines
+    network_commands: str = setting("", "Folder of the programs that blueprints with the network driver `command` may name. Only programs that nobody except root and Drydock's user can change are run. Empty: none.", pattern="^(/.*)?$")
     bmc_commands: str = setting("", "Folder of the programs that registrations of machines with the BMC driver `command` may name. Only programs that nobody except root and Drydock's user can change are run. Empty: none.", pattern="^(/.*)?$")
+    console_idle_seconds: float = setting(3600.0, "The line to a machine's console is closed if nothing was typed or printed for this long, although somebody is attached.", gt=0)
 
     # Attestation
     attestation_collateral: Folder | None = setting(None, "Folder with answers of Intel's provisioning certification service (TCB information, identity of the quoting enclave, certificate chain, revocation lists), with which TDX quotes are compared. It is read at each attestation. Unset: revocation and TCB status are not checked.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import SimpleLazyObject
@@ -30,7 +31,8 @@ DRYDOCK_OWNERSHIP_KEY = SimpleLazyObject(lambda: keys.ownership_key(DRYDOCK))
 DRYDOCK_METRICS_TOKEN = SimpleLazyObject(lambda: keys.metrics_token(DRYDOCK))
 
 DEBUG = DRYDOCK.debug
-ALLOWED_HOSTS = list(DRYDOCK.allowed_hosts)
+# Controllers of servers fetch boot media under the name in this address.
+ALLOWED_HOSTS = [*DRYDOCK.allowed_hosts, *([urlsplit(DRYDOCK.boot_url).hostname or ""] if DRYDOCK.boot_url else [])]
 CSRF_TRUSTED_ORIGINS = list(DRYDOCK.trusted_origins)
 INSTALLED_APPS = [
     "drydock.site.SiteConfig",
@@ -128,6 +130,8 @@ SECURE_REFERRER_POLICY = "same-origin"
 SESSION_ENGINE = "drydock.sessions"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = DRYDOCK.https
+if DRYDOCK.boot_url.startswith("http://"):
+    SECURE_REDIRECT_EXEMPT = [r"^boot/"]  # many controllers follow no redirect, or trust no certificate
 SECURE_HSTS_SECONDS = 31_536_000 if DRYDOCK.https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = DRYDOCK.https
 if DRYDOCK.behind_proxy:

@@ -20,9 +20,10 @@ class Site(AdminSite):
     index_template = "admin/drydock/index.html"
 
     def get_urls(self) -> list[Any]:
-        """Add the search, the fleet page and the pages of hardware to Django's own URLs."""
+        """Add the search, the racks, the fleet page and the pages of hardware to Django's own URLs."""
         return [
             path("search/", self.admin_view(self.search), name="search"),
+            path("racks/", self.admin_view(self.racks), name="racks"),
             path("fleet/", self.admin_view(self.fleet), name="fleet"),
             path("hardware/", self.admin_view(self.hardware), name="hardware"),
             path("hardware/<int:pk>/", self.admin_view(self.hardware), name="hardware_of_host"),
@@ -48,6 +49,12 @@ class Site(AdminSite):
     def fleet(self, request: HttpRequest) -> HttpResponse:
         """Show all backends with their capabilities and costs, and all orphans."""
         from leases.admin.fleet import page
+
+        return page(self, request)
+
+    def racks(self, request: HttpRequest) -> HttpResponse:
+        """Show all hosts with their status, in their racks."""
+        from leases.admin.hosts import page
 
         return page(self, request)
 

@@ -201,12 +201,13 @@ def reached(info: LeaseInfo, wanted: str) -> bool:
 
 
 def end_of(client: Any, info: LeaseInfo) -> LeaseEnd:
-    """Return how a lease ended, with its usage and cost."""
+    """Return how a lease ended, with its usage, cost and energy."""
     records = tuple(client.usage_records({"lease": info.id, "since": info.created_at}, limit=1000))
     work = info.workload
+    measured = [one.energy_wh for one in records if one.energy_wh is not None]
     return LeaseEnd(
         lease=info, exit_code=None if work is None else work.exit_code, metrics=info.metrics, usage=records,
-        cost=sum(one.cost for one in records),
+        cost=sum(one.cost for one in records), energy_wh=sum(measured) if measured else None,
     )  # fmt: skip
 
 

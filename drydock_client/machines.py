@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import ConsoleInfo, EvidenceInfo, MachineInfo
+from drydock_client.values import ConsoleInfo, ConsolePart, EvidenceInfo, MachineInfo
 
 ACTS = ("stop", "start", "reboot", "resize", "change-type", "tags")
 
@@ -56,8 +56,46 @@ class Machines(Operations):
     def lease_console(self, id: int) -> ConsoleInfo:
         """Return the last 64 KiB of the machine's console output, with secrets removed. Records an event.
 
-        Allowed for operators, and for the owner of a lease that holds the whole machine.
+        The output is what the provider of the machine returns or, for machines to whose console programs can attach,
+        what was printed while somebody was attached. Allowed for operators, and for the owner of a lease that holds the
+        whole machine.
         """
+
+    @operation("POST", "leases/{id}/console/attach", "Attach to the console of a lease's machine", scope="lease")
+    def attach_console(self, id: int, *, session: str = "", read_only: bool = False, take: bool = False) -> ConsolePart:
+        """Attach to the serial console, and return the session with which to read and type. Records an event.
+
+        Any number of programs read, and one of them types: the first that attaches without `read_only`, until it
+        detaches or another one attaches with `take`. `take` also ends a session that somebody has with the console
+        outside Drydock. With the `session` of an earlier call, that session is changed. A session ends 45 seconds after
+        it was last used. Allowed for operators, and for the owner of a lease that holds the whole machine. Raises
+        NotSupported if the machine has no console to attach to, Conflict if it is open for another lease, and Busy.
+        """
+
+    @operation("GET", "leases/{id}/console/output", "Read from the console of a lease's machine", scope="lease",
+               query="ConsoleRead")  # fmt: skip
+    def read_console(
+        self, id: int, *, offset: int = 0, session: str = "", revision: int = -1, wait: float = 0.0, limit: int = 65536
+    ) -> ConsolePart:
+        """Return a part of what the console printed while somebody was attached: at most `limit` bytes from `offset`.
+
+        Waits up to `wait` seconds for output, or for a change since `revision`. The newest 256 KiB are kept until the
+        lease ends. A `session` lasts as long as it reads.
+        """
+
+    @operation("POST", "leases/{id}/console/input", "Type at the console of a lease's machine", scope="lease",
+               body="ConsoleInput")  # fmt: skip
+    def write_console(self, id: int, *, session: str, sequence: int, content: bytes) -> None:
+        """Type bytes at the console, at most 8 KiB at once.
+
+        `sequence` is one more than that of the input before, and the first is one more than `typed` of the attached
+        session. An input that is sent again under the same number is typed once. Raises Conflict if the session has
+        ended, or does not type any more because somebody took its place, and Busy if the machine takes nothing.
+        """
+
+    @operation("POST", "leases/{id}/console/detach", "Detach from the console of a lease's machine", scope="lease")
+    def detach_console(self, id: int, *, session: str) -> None:
+        """End a session. The console is closed after the last one. Has no effect if the session has ended."""
 
     @operation("POST", "resources/{id}/console", "Read the console of a machine", scope="operate", host="resource")
     def resource_console(self, id: int) -> ConsoleInfo:
@@ -66,13 +104,16 @@ class Machines(Operations):
     @operation(
         "POST", "leases/{id}/attest", "Attest the machine of a lease", scope="lease", body="Attestation", host="lease"
     )
-    def attest(self, id: int, *, nonce: str = "", mr_td: Sequence[str] = ()) -> EvidenceInfo:
-        """Fetch a TDX quote from the machine of an active lease, verify it, and keep it with the lease.
+    def attest(
+        self, id: int, *, nonce: str = "", mr_td: Sequence[str] = (), kind: str = "tdx", pcr: Sequence[str] = ()
+    ) -> EvidenceInfo:
+        """Fetch a quote from the machine of an active lease, verify it, and keep it with the lease.
 
-        The quote answers `nonce`, 16 to 64 bytes in hexadecimal digits; if it is empty, the server makes one. `mr_td`
-        contains the accepted values of MR_TD. A quote that is not trustworthy is kept too: see `passed` and `checks`.
-        Raises NotSupported if the lease is not a host, or if the machine cannot make a TDX quote; Conflict if what the
-        machine returned is not a TDX quote.
+        `kind` is `tdx` or `tpm`. The quote answers `nonce`, 16 to 64 bytes in hexadecimal digits; if it is empty, the
+        server makes one. `mr_td` contains the accepted values of MR_TD, and `pcr` expected values of PCRs such as
+        `7=65CA...`; other PCRs must be as enrolled. A quote that is not trustworthy is kept too: see `passed` and
+        `checks`. Raises NotSupported if the lease is not a host, or if the machine cannot make such a quote; Conflict
+        if what the machine returned is not such a quote.
         """
 
     @operation("GET", "leases/{id}/evidence", "List the attestation evidence of a lease")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import ActInfo, HostKey, ResourceInfo
+from drydock_client.values import ActInfo, ErasureInfo, HostKey, RegistrationInfo, ResourceInfo, SensorReportInfo
 
 
 class Resources(Operations):
@@ -61,12 +62,29 @@ class Resources(Operations):
     def cancel_act(self, id: int, name: str) -> ActInfo:
         """Cancel a running act at once or, if its current step cannot be interrupted, after that step."""
 
+    @operation("GET", "resources/{id}/sensors", "List what sensors measured", query="SensorFilter", cursor="after")
+    def sensors(
+        self, id: int, *, since: dt.datetime | None = None, after: int = 0, limit: int = 200
+    ) -> list[SensorReportInfo]:
+        """List what the sensors of a resource measured, in the order of the ids: last, or at each time from `since` on.
+
+        Allowed for operators and for the owner of a lease on the whole resource, who sees what was measured during that
+        lease. `after` continues after the report with this id. `limit` is at most 1000.
+        """
+
     @operation(
         "POST", "blueprints/{blueprint}/resources", "Register a resource", scope="operate", status=201,
         body="Registration", spread="registration", location="resources/{0.id}",
     )  # fmt: skip
     def register(self, blueprint: str, registration: Mapping[str, Any]) -> ResourceInfo:
         """Register a resource. For the fields, see the JSON Schema `registration` of the blueprint's kind (`kind`)."""
+
+    @operation(
+        "POST", "blueprints/{blueprint}/resources/check", "Check a registration", scope="operate", body="Registration",
+        spread="registration",
+    )  # fmt: skip
+    def check_registration(self, blueprint: str, registration: Mapping[str, Any]) -> RegistrationInfo:
+        """Check a registration as `register` would, and store nothing. The host and its BMC are not contacted."""
 
     @operation(
         "POST", "blueprints/{blueprint}/host-keys", "Get the host keys that a host presents", scope="operate",
@@ -87,4 +105,16 @@ class Resources(Operations):
 
         For the fields, see the JSON Schema `registration` of the blueprint's kind. A field whose value is null is
         removed.
+        """
+
+    @operation("GET", "erasures", "List erasure records", query="ErasureFilter", cursor="after")
+    def erasures(
+        self, *, resource: int | None = None, name: str = "", lease: int | None = None, serial: str = "",
+        since: dt.datetime | None = None, verified: bool | None = None, after: int = 0, limit: int = 200,
+    ) -> list[ErasureInfo]:  # fmt: skip
+        """List the records of erased disks in the order of their ids, starting after `after`.
+
+        Owners see the records of disks that were erased after their own leases; operators see all. `name` is
+        that of the machine at the time, `serial` the serial number or the WWN of a disk, and `since` the earliest time
+        at which a record was written. `limit` is at most 1000.
         """

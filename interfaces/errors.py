@@ -187,6 +187,18 @@ class NotRunning(InterfaceError, Conflict):
     code = "not_running"
 
 
+class ConsoleBusy(InterfaceError, Conflict):
+    """Another session uses the console of the machine."""
+
+    code = "console_busy"
+
+
+class ConsoleClosed(InterfaceError):
+    """The console was closed at the other end."""
+
+    code = "console_closed"
+
+
 def failed_connection(error: Exception, host: str, port: int) -> str:
     """Return why a connection failed, followed by the address: `connection refused (192.0.2.7:22)`."""
     several: Mapping[tuple[Any, ...], Exception] = getattr(error, "errors", None) or {}

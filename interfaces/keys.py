@@ -63,6 +63,16 @@ class KeyPair:
     public: str
 
 
+def public_line(private: str) -> str:
+    """Return the public key of an OpenSSH private key without a passphrase, as a line. Raises InvalidRequest."""
+    try:
+        key = serialization.load_ssh_private_key(private.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise InvalidRequest("This is not an OpenSSH private key without a passphrase.", field="private_key") from error
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return public.decode()
+
+
 def new_key_pair(comment: str = "drydock") -> KeyPair:
     """Generate an ed25519 key pair. Raises InvalidRequest for a comment that contains invalid characters."""
     if not _COMMENT.fullmatch(comment):

@@ -72,10 +72,11 @@ class Registry:
 
 def _own() -> list[type[Interface]]:
     from interfaces.command import ShellCommand
+    from interfaces.console import Console
     from interfaces.filesystem import RootedFilesystem
     from interfaces.httpd import NginxHttpd
 
-    return [ShellCommand, RootedFilesystem, NginxHttpd]
+    return [ShellCommand, RootedFilesystem, NginxHttpd, Console]
 
 
 REGISTRY = Registry()

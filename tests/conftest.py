@@ -28,13 +28,14 @@ settings.load_profile("drydock")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Report what the tests cost."""
+    """Report failures at once, and what the tests cost."""
     reporting.register(config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` leaves to `make test-slow`."""
+    """Mark what `make test` leaves to `make test-slow`, and leave out what another test shows."""
+    items[:] = [item for item in items if not slow.is_shown_elsewhere(item)]
     for item in items:
         if slow.is_slow(item):
             item.add_marker(pytest.mark.slow)
@@ -55,6 +56,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.scheduling import ByFile
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _devices_of_this_machine() -> Iterator[None]:
+    """Let the end of a host leave the devices alone that another process tests."""
+    from tests.blueprints.device_peers import hand_back_undisturbed
+
+    with pytest.MonkeyPatch.context() as patched:
+        for user in ("accounts", "local"):
+            patched.setattr(f"blueprints.{user}.actions.hand_back_all", hand_back_undisturbed)
+        yield
 
 
 @pytest.fixture
@@ -84,6 +96,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.workeroutput[reporting.PEAK] = reporting.peak_mib()  # type: ignore[attr-defined]
         leave(state)
         return
+    if any(state.glob("kube-*")):
+        from tests.kube.servers import stop_all
+
+        stop_all(state)
     clear_broker(state.name)
     leave(state)
     stopped = wait_until_stopped(Config(state=state), 30)

@@ -23,7 +23,7 @@ UNPACKED = Path(sys.prefix) / "peers"
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """A program, and the Debian package it comes in."""
+    """A program, or the path of a file, and the Debian package it comes in."""
 
     program: str
     package: str
@@ -44,15 +44,35 @@ PEERS = {
     "sudo": Peer("visudo", "sudo"),
     "cron": Peer("crontab", "cron"),
     "systemd-analyze": Peer("systemd-analyze", "systemd"),
+    "nft": Peer("nft", "nftables"),
+    "iptables": Peer("iptables", "iptables"),
     "pgbouncer": Peer("pgbouncer", "pgbouncer"),
     "lspci": Peer("lspci", "pciutils"),
+    "qemu-img": Peer("qemu-img", "qemu-utils"),
+    "zstd": Peer("zstd", "zstd"),
+    "sfdisk": Peer("sfdisk", "fdisk"),
+    "efibootmgr": Peer("efibootmgr", "efibootmgr"),
+    "nvme": Peer("nvme", "nvme-cli"),
+    "hdparm": Peer("hdparm", "hdparm"),
     "ipmitool": Peer("ipmitool", "ipmitool"),
+    "qemu": Peer("qemu-system-x86_64", "qemu-system-x86"),
+    "swtpm": Peer("swtpm", "swtpm"),
+    "ovmf": Peer("/usr/share/OVMF/OVMF_CODE_4M.secboot.fd", "ovmf"),
+    "swtpm_setup": Peer("swtpm_setup", "swtpm-tools"),
+    "tpm2": Peer("tpm2_quote", "tpm2-tools"),
+    "mmdebstrap": Peer("mmdebstrap", "mmdebstrap"),
+    "xorriso": Peer("xorriso", "xorriso"),
+    "mtools": Peer("mformat", "mtools"),
+    "cpio": Peer("cpio", "cpio"),
+    "isoinfo": Peer("isoinfo", "genisoimage"),
     "cloud-init": Peer("cloud-init", "cloud-init", installed=False),
 }
 
 
 def find(name: str) -> str | None:
     """Path of a peer's program, also where PATH leaves out the system's folders."""
+    if PEERS[name].program.startswith("/"):
+        return PEERS[name].program if Path(PEERS[name].program).exists() else None
     if not PEERS[name].installed:
         return shutil.which(PEERS[name].program, path=str(UNPACKED / PEERS[name].package / "usr" / "bin"))
     return shutil.which(PEERS[name].program, path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}")

@@ -1,4 +1,4 @@
-"""What the summary of a run says of its cost: tests that took long, and the memory of each worker."""
+"""What a run says beside pytest's own summary: each failure at once, and what the tests cost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ import pytest
 LONG = 20.0
 """Seconds that a test of `make test` should not take on an idle machine."""
 PEAK = "peak_mib"
+
+
+class Failures:
+    """Prints each failure when it happens: a run that is stopped prints no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print the test, the phase and the reason, in one line."""
+        if report.outcome not in ("failed", "rerun"):
+            return
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.write_line(f"\n{report.outcome}: {report.nodeid} ({report.when}): {reason_of(report)}")
 
 
 class Cost:
@@ -42,12 +57,20 @@ class Cost:
             )
 
 
+def reason_of(report: pytest.TestReport) -> str:
+    """Return the first line of what went wrong, or nothing if pytest does not say."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = str(crash.message if crash else report.longrepr or "").strip().splitlines()
+    return lines[0][:300] if lines else ""
+
+
 def peak_mib() -> int:
     """Return the most memory that this process has used."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def register(config: pytest.Config) -> None:
-    """Report costs where tests are collected and reported: in the run's first process."""
+    """Report in the run's first process, where the reports of all workers arrive."""
     if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config), "drydock-failures")
         config.pluginmanager.register(Cost(), "drydock-cost")

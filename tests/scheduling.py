@@ -18,6 +18,7 @@ COMMANDS = "tests/cli/"
 GROUPS = {
     "tests/accelerators/test_condition_engine.py": ACCOUNTS,
     "tests/accelerators/test_engine.py": ACCOUNTS,
+    "tests/blueprints/baremetal/test_console.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_engine.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_per_lease.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_redfish.py": ACCOUNTS,
@@ -33,9 +34,11 @@ GROUPS = {
     "tests/blueprints/test_ssh_host_engine.py": ACCOUNTS,
     "tests/blueprints/test_ssh_host_leases.py": ACCOUNTS,
     "tests/blueprints/test_storage_engine.py": ACCOUNTS,
+    "tests/blueprints/units/test_environment.py": ACCOUNTS,
     "tests/cli/test_ssh.py": ACCOUNTS,
     "tests/cli/test_ssh_config.py": ACCOUNTS,
     "tests/leases/test_workload_hosts.py": ACCOUNTS,
+    "tests/leases/test_workload_units.py": ACCOUNTS,
 }
 
 SECONDS = {

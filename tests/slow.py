@@ -10,10 +10,11 @@ import os
 import pytest
 
 EVERY_CALL = ("_at_any_call", "_any_part_of_")
-"""Tests that repeat a plan once for each of its calls, which takes long if a call is a real command or request."""
-INTERRUPTED = {"TestStorage", "TestEc2"}
-"""The kinds whose plans `make test` interrupts at every call, beside the fake ones, where a call takes no time."""
-REPEATED = {"TestAzure", "TestCheckedStorage", "TestGce", "TestPerLeaseBySudo"}
+"""Tests that repeat a plan once for each of its calls, which takes long if a call is a real command or request.
+`make test` interrupts the fake kinds, whose calls take no time."""
+REPEATED = {
+    "TestAzure", "TestCheckedStorage", "TestGce", "TestPerLeaseBySudo", "TestWebrootOverSsh", "TestWorkingCopyOverSsh"
+}  # fmt: skip
 """Benches of the conformance suite of which `make test` runs only what makes nothing, and SMOKE: another bench of the
 same kind, or of a kind with the same frame, goes through all of it."""
 MAKING = {f"blueprints.testing.{name}" for name in ("leasing", "making", "operating", "watching")}
@@ -25,11 +26,17 @@ SMOKE = {
     "test_interfaces_open_under_their_names_and_work",
 }
 OTHER_CLOUDS = {"azure", "gce"}
-"""Engine tests go through EC2 in `make test`. The clients of the others have tests of their own there."""
+BY_CLOUD = ("tests/leases/", "tests/clouds/validation/")
+"""Engine tests and the behaviour suite go through EC2 in `make test`. The clients of the others have tests of their own
+there."""
 FILES = {
+    "tests/blueprints/test_layered_attacks.py": "leases attack their cleaning, each with a host of its own",
     "tests/blueprints/test_leftovers_engine.py": "the leftover suite through the engine; test_leftovers.py is without",
+    "tests/blueprints/test_layered_ssh_engine.py": "both conformance over SSH and the engine on this machine are tried",
     "tests/blueprints/test_working_copy_ssh.py": "remotes over SSH, each with an sshd of its own",
     "tests/clouds/validation/test_suite.py": "the behaviour suite interrupted; test_doubles.py runs it whole",
+    "tests/operation/test_draining.py": "workers with long steps are stopped, which takes as long as they",
+    "tests/leases/test_reconnect.py": "engines are stopped and started under workers",
     "tests/engines/test_up.py": "a whole installation is started and stopped three times",
     "tests/leases/test_allocator_elsewhere.py": "another project, with workers of its own",
     "tests/rest/test_generated_client.py": "a client is generated from the schema, type-checked and used",
@@ -38,23 +45,31 @@ FILES = {
 CLASSES = {"TestShallowWorkingCopy": "all of the conformance suite again, with shallow copies"}
 
 
+def is_shown_elsewhere(item: pytest.Item) -> bool:
+    """Return whether another test does the same and more.
+
+    A host that is moved between networks takes every step of one that stays in its network, so only that one is
+    interrupted at each call of its plans, and only the other goes through the rest of the conformance suite.
+    """
+    interrupted = any(part in item.name for part in EVERY_CALL)
+    names = item.nodeid.split("::")
+    return ("TestRamdisk" in names and interrupted) or ("TestNetworks" in names and not interrupted)
+
+
 def is_slow(item: pytest.Item) -> bool:
     """Return whether a test is one that `make test` leaves out."""
     file, *names = item.nodeid.split("::")
     params = getattr(getattr(item, "callspec", None), "params", {})
     if file in FILES or CLASSES.keys() & set(names):
         return True
-    if file.startswith("tests/leases/") and params.get("cloud") in OTHER_CLOUDS:
+    if file.startswith(BY_CLOUD) and {params.get("cloud"), params.get("name")} & OTHER_CLOUDS:
         return True
-    own_account = os.geteuid() == 0 and params.get("machine") == "self"
+    own_account = os.geteuid() == 0 and "self" in (params.get("machine"), params.get("peer"))
+    if own_account and file.startswith("tests/interfaces/"):
+        return True  # an ordinary user's run has no other account than its own
     if any(part in item.name for part in EVERY_CALL):
-        return own_account or _is_interrupted_elsewhere(file, set(names))
+        return "conformance_fake" not in file
     return (own_account or bool(REPEATED & set(names))) and _makes_again(item)
-
-
-def _is_interrupted_elsewhere(file: str, names: set[str]) -> bool:
-    """Return whether a plan is interrupted elsewhere, too: on another kind, or without SSH between."""
-    return "conformance_fake" not in file and (not names & INTERRUPTED or "over_ssh" in file)
 
 
 def _makes_again(item: pytest.Item) -> bool:

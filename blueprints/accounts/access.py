@@ -9,7 +9,8 @@ from blueprints.accounts import scripts
 from blueprints.accounts.config import Accounts
 from blueprints.hosts import LEASE_VARIABLE
 from blueprints.hostshell import HostShell, NeedsOperator
-from blueprints.specs import BlueprintView, Control, LeaseView, ResourceView, Spec
+from blueprints.specs import BlueprintView, Control, LeaseView, ResourceView, Spec, UnitHost
+from blueprints.units import Identity
 from drydock.core.errors import InvalidRequest
 from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint, endpoint_from_json
@@ -69,17 +70,27 @@ def control(resource: ResourceView) -> SshEndpoint:
 
     Raises NeedsOperator if a registered host lacks a required fact, and Unreachable if any other host does.
     """
-    facts, config = resource.facts, resource.blueprint.config
+    facts = resource.facts
     missing = ", ".join(name for name in _PLACE if not facts.get(name))
     if missing and resource.origin == "registered":
         raise NeedsOperator(f"The registration of the host lacks: {missing}.", hint="Register the host again.")
     if missing:
         raise Unreachable(f"The host has no {missing}.")
+    return control_endpoint(
+        resource, host=facts["address"], port=facts["port"], user=facts["user"], host_keys=tuple(facts["host_keys"])
+    )
+
+
+def control_endpoint(
+    resource: ResourceView, *, host: str, port: int, user: str, host_keys: tuple[str, ...]
+) -> SshEndpoint:
+    """Return the endpoint of an account of a host, through the bastion if there is one."""
+    config: Accounts = resource.blueprint.config
     return SshEndpoint(
-        host=facts["address"],
-        port=facts["port"],
-        user=facts["user"],
-        host_keys=tuple(facts["host_keys"]),
+        host=host,
+        port=port,
+        user=user,
+        host_keys=host_keys,
         connect_timeout=config.connect_timeout,
         bastion=config.bastion.endpoint(connect_timeout=config.connect_timeout) if config.bastion else None,
     )
@@ -92,9 +103,12 @@ def shell(spec: Spec, *, at_most: float | None = None) -> HostShell:
 
 def control_transport(resource: ResourceView) -> Transport:
     """Return the transport to the control account."""
-    return transport_to(
-        control(resource), private_key=control_key(resource), bastion_key=_bastion_key(resource.blueprint)
-    )
+    return transport_at(resource, control(resource))
+
+
+def transport_at(resource: ResourceView, endpoint: SshEndpoint) -> Transport:
+    """Return the transport to an account of a host that the key of its control account opens."""
+    return transport_to(endpoint, private_key=control_key(resource), bastion_key=_bastion_key(resource.blueprint))
 
 
 def control_key(resource: ResourceView) -> str:
@@ -124,6 +138,32 @@ def control_of(lease: LeaseView) -> Control | None:
         renumber=(scripts.RENUMBER, user_of(lease)),
         numbers=(scripts.NUMBERS, user_of(lease)),
     )
+
+
+def unit_host_of(lease: LeaseView) -> UnitHost | None:
+    """Return the host of a lease for the unit of its workload, or None if the host cannot run units.
+
+    Units belong to root. A shared control account that is not root may be all that its lease has.
+    """
+    if not may_have_unit(lease):
+        return None
+    found = UnitHost(transport=control_transport(lease.resource), account=user_of(lease))
+    return found if is_shared(lease) else replace(found, uid=lease.facts["uid"], gid=lease.facts["gid"])
+
+
+def may_have_unit(lease: LeaseView) -> bool:
+    """Return whether the workload of a lease can be a unit, by what was found when the lease was activated."""
+    if lease.facts.get("workloads") != "units":
+        return False
+    if is_shared(lease):
+        return bool(lease.resource.facts.get("user") == "root")
+    return Identity(uid=lease.facts["uid"], gid=lease.facts["gid"]).mappable
+
+
+def may_have_units(resource: ResourceView) -> bool:
+    """Return whether units may have been started on a host for any lease."""
+    root = resource.blueprint.config.accounts == "per_lease" or resource.facts.get("user") == "root"
+    return "systemd" in resource.facts and root
 
 
 def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:

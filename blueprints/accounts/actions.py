@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from blueprints import units
 from blueprints.accounts import scripts
-from blueprints.accounts.access import home_for, mark_of_host, prefix, shell
+from blueprints.accounts.access import home_for, mark_of_host, may_have_units, prefix, shell
 from blueprints.accounts.removal import SHARED_FOLDER, shared_close, shared_ended, shared_removed, tidied, vanished
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.devices import hand_back_all
@@ -83,6 +84,8 @@ def remove_accounts(spec: Spec) -> bool:
     if _never_reached(spec):
         return True
     there = shell(spec)
+    if may_have_units(spec.resource) and not units.removed_all(there, prefix(spec.resource)):
+        return False
     if spec.config.accounts == "shared":
         return _remove_shared(spec, there)
     users = there.run(scripts.ACCOUNTS, prefix(spec.resource)).split()

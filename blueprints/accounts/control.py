@@ -27,6 +27,9 @@ def _lines(given: Any) -> Any:
 
 
 HostKeys = Annotated[tuple[str, ...], BeforeValidator(_lines), AfterValidator(_known)]
+OptionalHostKeys = Annotated[
+    tuple[str, ...], BeforeValidator(_lines), AfterValidator(lambda lines: _known(lines) if lines else ())
+]
 PINNED = "The host's public key lines, as in its /etc/ssh/ssh_host_*_key.pub. No other key is accepted."
 
 

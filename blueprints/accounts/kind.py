@@ -10,7 +10,7 @@ from blueprints.accounts.config import Accounts
 from blueprints.contract import Activates, Checks, Controls, Fields, HandsOver, Kind, Opener, Plan, Step
 from blueprints.hosts import openers
 from blueprints.hostshell import NeedsOperator
-from blueprints.specs import BlueprintView, Control, LeaseView, Problem, ResourceView
+from blueprints.specs import BlueprintView, Control, LeaseView, Problem, ResourceView, UnitHost
 from interfaces.errors import AuthenticationRefused, HostKeyMismatch, Unreachable
 from interfaces.transport import Transport
 
@@ -56,6 +56,10 @@ class WithAccounts(Kind, Activates, HandsOver, Checks, Controls):
     def control(self, lease: LeaseView) -> Control | None:
         """Return the control account, unless the lease uses it itself."""
         return access.control_of(lease)
+
+    def unit_host(self, lease: LeaseView) -> UnitHost | None:
+        """Return the host for the unit of a workload, if it has systemd and podman. Calls no host."""
+        return access.unit_host_of(lease)
 
     def reach(self, resource: ResourceView) -> Transport:
         """Return the control account of the host."""

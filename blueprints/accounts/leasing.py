@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from blueprints import units
 from blueprints.accounts import removal, scripts
 from blueprints.accounts.access import (
     connect_line,
@@ -9,6 +10,7 @@ from blueprints.accounts.access import (
     is_shared,
     lease_endpoint,
     mark_of,
+    may_have_unit,
     owner_keys,
     shell,
     transport_of,
@@ -84,18 +86,18 @@ def open_access(spec: Spec, memo: Json) -> Answer:
 
 @told
 def try_access(spec: Spec, memo: Json) -> Answer:
-    """Connect in the same way as the lease's interfaces will."""
+    """Connect in the same way as the lease's interfaces will, and find out whether workloads can be units."""
     deadline = Deadline(spec.deadline * 0.9)
     command = ShellCommand(transport_of(lease_of(spec)), still_mine=lambda: None)
     try:
-        command.check(["true"], timeout=deadline.remaining)
+        said = command.check(["/bin/sh", "-c", scripts.CAN_RUN_UNITS], timeout=deadline.remaining).text.strip()
     except AuthenticationRefused as error:
         return Failed(
             scope=Scope.OPERATOR,
             code="key_not_accepted",
             message=f"{error.message} The host may ignore ~/.ssh/authorized_keys or refuse the account.",
         )
-    return Ready()
+    return Ready(facts={"workloads": said} if said == "units" else {})
 
 
 @told
@@ -106,14 +108,19 @@ def close_access(spec: Spec, memo: Json) -> Answer:
         removal.shared_close(shell(spec), user_of(lease))
     else:
         removal.close(shell(spec), user_of(lease))
-    _hang_up(lease)
+    hang_up(lease)
     return Ready()
 
 
 @until_done("Processes of the lease are being ended.")
 def end_processes(spec: Spec) -> bool:
-    """End every process of the lease, including detached ones. Return whether no process is left."""
+    """End the unit of the lease's workload and every process of the lease, including detached ones.
+
+    Return whether nothing is left of the unit, and no process.
+    """
     lease, there = lease_of(spec), shell(spec)
+    if may_have_unit(lease) and not units.removed(there, user_of(lease)):
+        return False
     if is_shared(lease_of(spec)):
         return removal.shared_ended(there, user_of(lease), lease.key, whole=spec.config.end_account)
     return not there.end_account(user_of(lease))
@@ -167,7 +174,7 @@ def _way(lease: LeaseView, user: str, home: str) -> Json:
     }
 
 
-def _hang_up(lease: LeaseView) -> None:
+def hang_up(lease: LeaseView) -> None:
     """Close this process's own connections to the lease's account."""
     if "endpoint" not in lease.facts or "private_key" not in lease.secrets:
         return

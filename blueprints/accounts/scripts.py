@@ -93,6 +93,12 @@ again usermod -u "$number" "$user" >&2 9>&- && again groupmod -g "$number" "$use
 """$1 user, which no longer runs or owns anything. Gives it the uid and gid that have been unused by leases the longest;
 `usermod` refuses an account that has processes."""
 
+CAN_RUN_UNITS = r"""
+[ ! -d /run/systemd/system ] || [ ! -e /sys/fs/cgroup/cgroup.controllers ] || ! command -v podman >/dev/null 2>&1 ||
+  echo units
+"""
+"""Prints `units` if the host has systemd, control groups of version 2 and podman."""
+
 NUMBERS = 'id -u "$1" && id -g "$1"'
 """$1 user. Prints uid and gid."""
 

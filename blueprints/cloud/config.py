@@ -5,17 +5,16 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from blueprints.accounts.config import Accounts
-from blueprints.cloud.userdata import cloud_config, user_data
 from blueprints.contract import Fields
 from blueprints.hosts import MATCHES as OF_HOSTS
 from blueprints.hosts import Architecture, HostAttributes, HostRequirements, Words
 from blueprints.matching import Match
+from blueprints.userdata import CloudInit, user_data_trouble
 from drydock.core.errors import InvalidRequest
 from drydock.core.units import duration
-from interfaces.keys import new_key_pair
 
 
 def _network(text: str) -> str:
@@ -25,19 +24,7 @@ def _network(text: str) -> str:
         raise ValueError(f"{error}. Write a network as in 203.0.113.0/24.") from None
 
 
-def _cloud_config(given: Any) -> Any:
-    return cloud_config(given) if isinstance(given, str) else given
-
-
-def _possible(given: dict[str, Any]) -> dict[str, Any]:
-    trouble = user_data_trouble(given)
-    if trouble:
-        raise ValueError(trouble)
-    return given
-
-
 Network = Annotated[str, AfterValidator(_network)]
-CloudInit = Annotated[dict[str, Any], BeforeValidator(_cloud_config), AfterValidator(_possible)]
 Market = Literal["on_demand", "spot"]
 
 
@@ -167,16 +154,6 @@ def _seconds(name: str, text: str) -> float:
         return duration(text).total_seconds() if text not in ("", "0") else 0.0
     except InvalidRequest as error:
         raise ValueError(f"{name}: {error.message}") from None
-
-
-def user_data_trouble(also: dict[str, Any], asked: dict[str, Any] | None = None) -> str:
-    """Return why the cloud-configs of the operator and the lease cannot be combined, or an empty string if they can."""
-    try:
-        pair = new_key_pair()
-        user_data(user="drydock", public_key=pair.public, host_key=pair, also=also, asked=asked)
-    except InvalidRequest as error:
-        return str(error)
-    return ""
 
 
 class CloudAttributes(HostAttributes):

@@ -11,11 +11,11 @@ from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.cloud.client import Client, Console, TellsHostKeys
 from blueprints.cloud.interruption import NOTICE
 from blueprints.cloud.launch_spec import instance
-from blueprints.cloud.userdata import READY_MARK
 from blueprints.cloud.values import Instance, Underway
 from blueprints.hosts import observed
 from blueprints.hostshell import told
 from blueprints.specs import Spec
+from blueprints.userdata import FIRST_BOOT
 from drydock.core.errors import InvalidRequest
 from interfaces.errors import AuthenticationRefused, ConnectionLost, DeadlineExceeded, HostKeyMismatch, Unreachable
 from interfaces.keys import PublicKey
@@ -79,16 +79,6 @@ def known(lines: Iterable[str]) -> list[PublicKey]:
     return found
 
 
-_FIRST_BOOT = f"""
-command -v cloud-init > /dev/null || {{ echo absent; exit; }}
-said=$(cloud-init status 2> /dev/null)
-case $said in
-*error*) echo error; cloud-init status --long 2> /dev/null | tail -n 20;;
-*done*) [ -e {READY_MARK} ] && echo done || echo running;;
-*disabled*) echo absent;;
-*) echo running;;
-esac
-"""
 _NO_AGENT = "echo absent"
 _BOOTING = (Unreachable, ConnectionLost, DeadlineExceeded, AuthenticationRefused)
 """Errors of a machine whose SSH server or account is not ready yet. A wrong host key is not among them."""
@@ -101,7 +91,7 @@ def reach(spec: Spec, memo: Json) -> Answer:
         if spec.config.ready_by == "ssh":
             shell(spec).run("true")
             return Ready(log="reached")
-        asked = (spec.config.agent_status or _NO_AGENT) if spec.config.ready_by == "agent" else _FIRST_BOOT
+        asked = (spec.config.agent_status or _NO_AGENT) if spec.config.ready_by == "agent" else FIRST_BOOT
         said, _, further = shell(spec).run(asked).strip().partition("\n")
     except HostKeyMismatch:
         raise

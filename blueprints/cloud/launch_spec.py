@@ -11,10 +11,11 @@ import datetime as dt
 import functools
 import hashlib
 
+from blueprints.cloud import interruption
 from blueprints.cloud.config import CloudConfig
-from blueprints.cloud.userdata import user_data
 from blueprints.cloud.values import Confidential, Instance, Lifecycle, Market, Order
 from blueprints.specs import ResourceView, Spec
+from blueprints.userdata import user_data
 from drydock.core.errors import InvalidRequest
 from interfaces.keys import KeyPair
 
@@ -104,7 +105,7 @@ def _user_data(resource: ResourceView, config: CloudConfig) -> str:
     # Decided with the attempt, so that a create that is repeated under its token says the same.
     if facts.get("interruption"):
         with contextlib.suppress(InvalidRequest):  # no room beside what the operator and the lease say
-            return make(reader=config.interruption)
+            return make(programs=interruption.cloud_config(config.interruption))
     return make()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import hashlib
 import json
@@ -13,7 +14,9 @@ from blueprints.fake import drafts
 from blueprints.fake.config import Registration
 from blueprints.fake.provider import Instance, Provider
 from blueprints.identities import real
+from blueprints.records.erasures import Erasure
 from blueprints.specs import LeaseView, Spec
+from drydock.core import clock
 
 UNREACHABLE = "unreachable"
 
@@ -172,15 +175,30 @@ def remove_account(spec: Spec, memo: Json) -> Answer:
 
 @reached
 def wipe(spec: Spec, memo: Json) -> Answer:
-    """Remove everything that the lease left, after the polls of the config."""
+    """Remove everything that the lease left, after the polls of the config, and report the disks as erased."""
     done, polls = int(memo.get("polls", 0)), spec.config.clean_polls
+    began = str(memo.get("began") or clock.now().isoformat())
     if done < polls:
-        sentence = f"Wiped {done} of {polls} parts."
         return Wait(
-            after=spec.config.poll_seconds, memo={"polls": done + 1}, percent=100 * done // polls, sentence=sentence
-        )
+            after=spec.config.poll_seconds, memo={"polls": done + 1, "began": began}, percent=100 * done // polls,
+            sentence=f"Wiped {done} of {polls} parts.",
+        )  # fmt: skip
     _provider(spec).wipe(spec.resource.key, _lease(spec).key)
-    return Ready()
+    return Ready(erasures=_erasures(spec, dt.datetime.fromisoformat(began)))
+
+
+_DISK_BYTES = 1 << 40
+
+
+def _erasures(spec: Spec, began: dt.datetime) -> tuple[Erasure, ...]:
+    ended = clock.now()
+    return tuple(
+        Erasure(
+            disk=f"disk{number}", serial=f"{spec.resource.key}-{number}", model="Fake disk", size_bytes=_DISK_BYTES,
+            method="overwrite", bytes=_DISK_BYTES, started_at=began, ended_at=ended, verified=True,
+        )
+        for number in range(spec.config.disks)
+    )  # fmt: skip
 
 
 def _provider(spec: Spec) -> Provider:

@@ -80,6 +80,7 @@ class Config(Fields):
     destroy_polls: int = Field(default=0, ge=0, description="Number of polls until a deletion is done.")
     clean_apart: bool = Field(default=False, description="Clean resources apart from their leases (fake_activated).")
     clean_polls: int = Field(default=0, ge=0, description="Number of polls in the step wipe, with a rising percentage.")
+    disks: int = Field(default=0, ge=0, le=64, description="Number of disks whose erasure the step wipe reports.")
     poll_seconds: float = Field(default=0.1, ge=0, description="Seconds between two polls.")
     lacks: tuple[Literal["powers", "reboots", "resizes", "retypes", "tags", "consoles", "acts"], ...] = Field(
         default=(), description="Capabilities that these machines lack."

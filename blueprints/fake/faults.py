@@ -133,6 +133,20 @@ class PartsRemoved(_Fault):
     health: HealthState | None = None
 
 
+class EndsPhase(_Fault):
+    """The step says that the steps that follow have nothing to do."""
+
+    does: Literal["ends_phase"] = "ends_phase"
+
+
+class DiskFails(_Fault):
+    """A disk cannot be erased, and the step fails after it has erased the others."""
+
+    does: Literal["disk_fails"] = "disk_fails"
+    at: str = "clean.wipe"
+    disk: str = Field(default="disk0", description="Name of the disk.")
+
+
 class HoldFault(_Fault):
     """A person must act; the step continues after the provider's `resolve` was called.
 
@@ -197,13 +211,14 @@ class NeedMaintenance(_Where):
 
     does: Literal["need_maintenance"] = "need_maintenance"
     relation: str = "parent"
-    action: Literal["drain", "alone", "reboot", "power_cycle"] = "alone"
+    action: Literal["drain", "alone", "vacate", "reboot", "power_cycle"] = "alone"
     holders: Literal["tell", "wait", "refuse"] = "wait"
+    times: int = 1
 
     def maintenance(self) -> Maintenance:
         """Return the maintenance in the contract's form."""
-        sentence = f"The fault plan requests maintenance of the {self.relation}."
-        return Maintenance(relation=self.relation, action=self.action, holders=self.holders, sentence=sentence)
+        wanted = Maintenance(relation=self.relation, action=self.action, holders=self.holders, times=self.times)
+        return replace(wanted, sentence=f"The fault plan requests maintenance of the {self.relation}.")
 
 
 Fault: TypeAlias = Annotated[
@@ -215,6 +230,8 @@ Fault: TypeAlias = Annotated[
     | Die
     | PartDies
     | PartsRemoved
+    | EndsPhase
+    | DiskFails
     | HoldFault
     | NeedLeases
     | NeedLocks
@@ -313,6 +330,24 @@ def _parts_removed(fault: PartsRemoved, act: Act, spec: Spec, memo: Json) -> Ans
     return Ready(rediscover=True, gone=fault.gone, health=health)
 
 
+def _ends_phase(fault: EndsPhase, act: Act, spec: Spec, memo: Json) -> Answer:
+    answer = act(spec, memo)
+    return replace(answer, ends_phase=True) if isinstance(answer, Ready) and _strikes(fault, spec) else answer
+
+
+def _disk_fails(fault: DiskFails, act: Act, spec: Spec, memo: Json) -> Answer:
+    answer = act(spec, memo)
+    if not (isinstance(answer, Ready) and answer.erasures and _strikes(fault, spec)):
+        return answer
+    problem = "The disk is read-only."
+    erasures = tuple(
+        replace(one, method="", bytes=0, verified=False, problem=problem) if one.disk == fault.disk else one
+        for one in answer.erasures
+    )
+    message = f"{fault.disk} could not be erased: {problem}"
+    return Failed(scope=Scope.OPERATOR, code="disk", message=message, erasures=erasures)
+
+
 def _hold(fault: HoldFault, act: Act, spec: Spec, memo: Json) -> Answer:
     if fault.resolved_by == "operator":
         return _ask(fault, act, spec, memo)
@@ -348,8 +383,8 @@ def _need_locks(fault: NeedLocks, act: Act, spec: Spec, memo: Json) -> Answer:
 
 
 def _need_maintenance(fault: NeedMaintenance, act: Act, spec: Spec, memo: Json) -> Answer:
-    granted = f"{fault.relation}:{fault.action}" in spec.granted
-    return act(spec, memo) if granted else Need(maintenance=fault.maintenance())
+    wanted = fault.maintenance()
+    return act(spec, memo) if wanted.name in spec.granted else Need(maintenance=wanted)
 
 
 _STRIKES: dict[str, Callable[[Any, Act, Spec, Json], Answer]] = {
@@ -361,6 +396,8 @@ _STRIKES: dict[str, Callable[[Any, Act, Spec, Json], Answer]] = {
     "die": _die,
     "part_dies": _part_dies,
     "parts_removed": _parts_removed,
+    "ends_phase": _ends_phase,
+    "disk_fails": _disk_fails,
     "hold": _hold,
     "need_leases": _need_leases,
     "need_locks": _need_locks,

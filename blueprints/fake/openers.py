@@ -9,6 +9,7 @@ from collections.abc import Callable
 from blueprints.contract import Opener
 from blueprints.specs import Control, LeaseView
 from interfaces.command.fake import FakeCommand
+from interfaces.console.fake import FakeConsole
 from interfaces.contract import Interface
 from interfaces.fake import FakeTransport
 from interfaces.filesystem.fake import FakeFilesystem
@@ -24,6 +25,7 @@ class Fakes:
         self._still_mine: Callable[[], None] = lambda: None
         transport = FakeTransport()
         self.command = FakeCommand(transport, still_mine=self._ask)
+        self.console = FakeConsole(transport, still_mine=self._ask)
         self.filesystem = FakeFilesystem(transport, still_mine=self._ask)
         self.httpd = FakeHttpd(transport, still_mine=self._ask)
 
@@ -64,4 +66,4 @@ def _opener(name: str) -> Opener:
     return opened
 
 
-OPENERS: dict[str, Opener] = {name: _opener(name) for name in ("command", "filesystem", "httpd")}
+OPENERS: dict[str, Opener] = {name: _opener(name) for name in ("command", "console", "filesystem", "httpd")}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from pydantic import SecretBytes, SecretStr, ValidationError
 
 from blueprints.answers import Json
-from blueprints.contract import Acts, DeclaredAct, Fields, Step, acts_of
+from blueprints.contract import Acts, DeclaredAct, Fields, Step, acts_of, offered_acts
 from blueprints.specs import ResourceView
 from blueprints.testing.outcome import Mishap, Outcome
 from blueprints.testing.phases import Phases, expect_ready, needs
@@ -58,7 +58,7 @@ class Acting(Phases):
 
     @needs(Acts)
     def test_an_act_that_is_repeated_makes_nothing_more(self) -> None:
-        for act in acts_of(self.kind).values():
+        for act in self._offered():
             resource, clean = self._clean(act)
             once = self._seen(act, resource)
             self._acted(act, clean.spec.resource)
@@ -91,12 +91,16 @@ class Acting(Phases):
 
     def _mishaps_of_acts(self, does: Any) -> Iterator[tuple[DeclaredAct, Mishap, Json]]:
         """Yield each act with a mishap for each of its calls, and what is seen after a run without mishaps."""
-        for act in acts_of(self.kind).values():
+        for act in self._offered():
             resource, clean = self._clean(act)
             expected = self._seen(act, resource)
             self.destroyed(clean.spec.resource)
             for mishap in self.mishaps(does, clean):
                 yield act, mishap, expected
+
+    def _offered(self) -> Sequence[DeclaredAct]:
+        """Return the acts that resources with the config of the bench offer."""
+        return list(offered_acts(self.kind, self.blueprint().config).values())
 
     def _clean(self, act: DeclaredAct) -> tuple[ResourceView, Outcome]:
         resource = self._prepared(act)

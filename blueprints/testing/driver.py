@@ -27,7 +27,7 @@ from blueprints.answers import (
     Wait,
 )
 from blueprints.contract import Plan, Step
-from blueprints.specs import LeaseView, Spec
+from blueprints.specs import LeaseView, ResourceView, Spec
 from blueprints.testing.outcome import Call, Ended, Mishap, Outcome, Position
 from blueprints.testing.rules import ContractBroken, called
 from drydock.core import clock
@@ -94,13 +94,17 @@ class _Run:
         self._failed = 0
 
     def carry_out(self, plan: Plan, spec: Spec, start: Position | None) -> Outcome:
-        self._spec = spec
+        self._plan, self._spec = plan, spec
         self._at = start or Position(facts=_facts(spec), secrets=_secrets(spec))
         ended: Ended = "ready"
         answer: Answer | None = None
         try:
             while self._at.step < len(plan):
-                self._finish(plan[self._at.step])
+                following = plan[self._at.step]
+                if following.applies is not None and not following.applies(spec.config):
+                    self._at = replace(self._at, step=self._at.step + 1)
+                else:
+                    self._finish(following)
         except _End as end:
             ended, answer = end.ended, end.answer
         step = plan[min(self._at.step, len(plan) - 1)].name
@@ -142,8 +146,7 @@ class _Run:
     def _commit(self, answer: Answer) -> None:
         match answer:
             case Ready():
-                facts, secrets = self._at.facts | answer.facts, self._at.secrets | answer.secrets
-                self._at = Position(step=self._at.step + 1, facts=facts, secrets=secrets)
+                self._at = self._after(answer, len(self._plan) if answer.ends_phase else self._at.step + 1)
                 self._spec = replace(self._spec, resolution=None)
             case Wait():
                 self._at = replace(self._at, memo=answer.memo, looking=False)
@@ -165,6 +168,17 @@ class _Run:
             case Need():
                 self._meet(answer)
 
+    def _after(self, answer: Ready, step: int) -> Position:
+        """Return the position after an answer Ready, with its facts and secrets. `step` is the next step."""
+        facts, secrets = self._at.facts | answer.facts, self._at.secrets | answer.secrets
+        there, hidden = answer.resource_facts, answer.resource_secrets
+        if not _is_on_lease(self._spec):
+            facts, secrets = facts | there, secrets | hidden
+        return Position(
+            step=step, facts=facts, secrets=secrets, resource_facts=self._at.resource_facts | there,
+            resource_secrets=self._at.resource_secrets | hidden,
+        )  # fmt: skip
+
     def _fail(self, answer: Failed) -> None:
         self._failed += 1
         if answer.scope is not Scope.STEP or self._failed > self._retries:
@@ -184,7 +198,7 @@ class _Run:
         )
         if (asked := need.maintenance) is not None:
             self._around.maintain(asked)
-            self._spec = replace(self._spec, granted=self._spec.granted | {f"{asked.relation}:{asked.action}"})
+            self._spec = replace(self._spec, granted=self._spec.granted | {asked.name})
 
     def _of_parts(self, lock: NeededLock) -> NeededLock:
         """Return a lock with the parts to choose from as its candidates."""
@@ -194,9 +208,21 @@ class _Run:
     def _now(self) -> Spec:
         """Return the spec with what has been committed so far."""
         spec, at = self._spec, self._at
-        if spec.phase in _ON_LEASE and spec.lease is not None:
-            return replace(spec, lease=replace(spec.lease, facts=at.facts, secrets=at.secrets))
-        return replace(spec, resource=replace(spec.resource, facts=at.facts, secrets=at.secrets))
+        if not _is_on_lease(spec) or spec.lease is None:
+            return replace(spec, resource=replace(spec.resource, facts=at.facts, secrets=at.secrets))
+        there = _with(spec.resource, at)
+        lease = replace(spec.lease, facts=at.facts, secrets=at.secrets, resource=_with(spec.lease.resource, at))
+        return replace(spec, resource=there, lease=lease)
+
+
+def _is_on_lease(spec: Spec) -> bool:
+    return spec.phase in _ON_LEASE and spec.lease is not None
+
+
+def _with(resource: ResourceView, at: Position) -> ResourceView:
+    """Return a resource with what the steps of a lease's phase have stored with it."""
+    facts, secrets = resource.facts | at.resource_facts, resource.secrets | at.resource_secrets
+    return replace(resource, facts=facts, secrets=secrets)
 
 
 def _with_parents(spec: Spec, for_life: dict[str, LeaseView]) -> Spec:

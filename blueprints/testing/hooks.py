@@ -17,6 +17,7 @@ from blueprints.leftovers import Outside as Outsiders
 from blueprints.specs import Control, LeaseView, ResourceView
 from blueprints.testing.rules import texts
 from interfaces.command.contract import Command
+from interfaces.console.contract import Console
 from interfaces.contract import Interface
 from interfaces.filesystem.contract import Filesystem
 from interfaces.httpd.contract import Httpd
@@ -191,6 +192,13 @@ class Hooks:
                 interface.remove("conformance")
             case Httpd():
                 interface.status()
+            case Console():
+                line = interface.connect(timeout=30)
+                try:
+                    assert line.write(b"\r") in (0, 1)
+                    line.read(0.1)
+                finally:
+                    line.close()
             case _:
                 raise NotImplementedError(f"use() does not support the interface {interface.name!r}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,10 @@ from blueprints.answers import Failed
 from blueprints.contract import Activates, Cleans, Controls, Opener
 from blueprints.specs import LeaseView
 from blueprints.testing.bench import always_mine
+from blueprints.testing.outcome import Outcome
 from blueprints.testing.phases import Phases, expect_ready, needs
 from blueprints.testing.rules import json_safe
+from drydock.core.errors import NotSupported
 from interfaces.contract import Interface
 from interfaces.errors import LeaseEnded
 
@@ -88,14 +91,17 @@ class Leasing(Phases):
 
     @needs(Cleans)
     def test_cleaning_removes_what_the_lease_left(self) -> None:
+        if Cleans in self.kind.lacking(self.blueprint().config):
+            pytest.skip("resources with this config are not cleaned")
         lease = self.activated(self.lease(self.built()))
         self.litter(lease)
         assert self.left_by(lease), "left_by() does not report what litter() left"
         if isinstance(self.kind, Activates):
             self.ready("deactivate", lease.resource, lease)
-        self.ready("clean", lease.resource, lease)
+        clean = self.ready("clean", lease.resource, lease)
         assert not self.left_by(lease)
         self.ready("clean", lease.resource, lease)
+        self._report_erasures_once(lease, clean)
         self.destroyed(lease.resource)
 
     @needs(Cleans)
@@ -128,29 +134,52 @@ class Leasing(Phases):
             assert not self.left_by(lease), f"after {mishap}"
         self.destroyed(lease.resource)
 
+    def _report_erasures_once(self, lease: LeaseView, clean: Outcome) -> None:
+        """Assert that a cleaning reports each disk that it erased once, also after a crash at any call."""
+        expected = _erased(clean)
+        assert len(expected) == len(set(expected)), f"a disk is reported more than once: {expected}"
+        for mishap in self.mishaps("crash", clean) if expected else ():
+            before = self.run("clean", lease.resource, lease, mishap=mishap)
+            after = expect_ready(self.resume(before))
+            assert sorted(_erased(before) + _erased(after)) == sorted(expected), f"after {mishap}"
+
     def _cleans_apart(self, lease: LeaseView) -> bool:
         return isinstance(self.kind, Cleans) and self.kind.cleans_apart(lease.resource.blueprint.config)
 
     def test_interfaces_open_under_their_names_and_work(self) -> None:
         openers = self.kind.interfaces()
-        lease = self._held() if openers else None
-        for name, opener in openers.items():
-            assert lease is not None
+        if not openers:
+            return
+        lease = self._held()
+        offered = self._openers_of(openers, lease)
+        assert offered, "a lease has none of the interfaces of its kind"
+        for name, opener in offered.items():
             interface = opener(lease, always_mine)
             assert isinstance(interface, Interface)
             assert interface.name == name
             self.use(interface)
-        if lease:
-            self._end(lease)
+        self._end(lease)
+
+    def _openers_of(self, openers: Mapping[str, Opener], lease: LeaseView) -> Mapping[str, Opener]:
+        """Return the interfaces that this resource has. The others must say that it does not support them."""
+        offered = dict(openers)
+        for name, opener in openers.items():
+            try:
+                opener(lease, always_mine)
+            except NotSupported as error:
+                if error.capability != name:
+                    raise
+                del offered[name]
+        return offered
 
     def test_interfaces_refuse_to_work_when_the_lease_is_over(self) -> None:
         openers = self.kind.interfaces()
-        lease = self._held() if openers else None
-        for opener in openers.values():
-            assert lease is not None
+        if not openers:
+            return
+        lease = self._held()
+        for opener in self._openers_of(openers, lease).values():
             self._refuses(opener, lease)
-        if lease:
-            self._end(lease)
+        self._end(lease)
 
     def _refuses(self, opener: Opener, lease: LeaseView) -> None:
         watch = _Watch()
@@ -185,3 +214,11 @@ class _Watch:
     def __call__(self) -> None:
         if self.over:
             raise LeaseEnded
+
+
+def _erased(outcome: Outcome) -> list[tuple[str, str]]:
+    """Return the disks in the answers of a plan that were committed."""
+    answers = [call.answer for call in outcome.calls]
+    if outcome.ended == "crashed":
+        answers = answers[:-1]
+    return [(one.disk, one.serial) for answer in answers for one in getattr(answer, "erasures", ())]

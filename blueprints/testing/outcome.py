@@ -33,6 +33,9 @@ class Position:
     """Whether the answer of the last act was lost, so that `find` comes first."""
     facts: Json = field(default_factory=dict)
     secrets: Json = field(default_factory=dict)
+    resource_facts: Json = field(default_factory=dict)
+    """The facts that steps stored with the resource, whatever the phase (`Ready.resource_facts`)."""
+    resource_secrets: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,12 @@ from typing import Any, TypeAlias, get_args
 
 from blueprints.answers import Absent, Answer, Json, Ready, Unknown, Wait
 from blueprints.contract import Step
+from blueprints.records.erasures import Erasure
+from blueprints.records.sensors import SensorReport
 from blueprints.specs import Spec
 from drydock.core import clock
 
-_PUBLIC = ("facts", "memo", "log", "sentence", "message", "code", "who", "what")
+_PUBLIC = ("facts", "resource_facts", "memo", "log", "sentence", "message", "code", "who", "what")
 _FROM_FIND = (Ready, Wait, Absent, Unknown)
 _SHORTEST_SECRET = 8
 
@@ -40,6 +42,8 @@ def called(step: Step, spec: Spec, memo: Json, *, find: bool, secrets: Secrets |
     _require(given == memo, f"{where} changed the memo that it was given; it must answer with a new one")
     _kind_of_answer(where, answer, find=find)
     _plain(where, answer)
+    _erasures(where, answer)
+    _sensors(where, answer)
     _no_secret(where, answer, spec, secrets or _all)
     return answer
 
@@ -91,13 +95,29 @@ def _kind_of_answer(where: str, answer: Any, *, find: bool) -> None:
 
 
 def _plain(where: str, answer: Answer) -> None:
-    for name in ("facts", "secrets", "memo"):
+    for name in ("facts", "secrets", "resource_facts", "resource_secrets", "memo"):
         if (value := getattr(answer, name, None)) is not None:
             json_safe(f"{name} of {where}", value)
 
 
+def _erasures(where: str, answer: Answer) -> None:
+    for one in getattr(answer, "erasures", ()):
+        _require(isinstance(one, Erasure), f"an erasure of {where} is {one!r}, which is no Erasure")
+        _require(one.verified or bool(one.problem), f"{where} does not say why {one.disk} is not erased")
+        _require(not one.verified or bool(one.method), f"{where} does not say how {one.disk} was erased")
+        _require(one.bytes >= 0 and one.size_bytes >= 0, f"{where} reports a negative number of bytes of {one.disk}")
+
+
+def _sensors(where: str, answer: Answer) -> None:
+    report = getattr(answer, "sensors", None)
+    _require(report is None or isinstance(report, SensorReport), f"{where} reports the sensors as {report!r}")
+
+
 def _no_secret(where: str, answer: Answer, spec: Spec, secrets: Secrets) -> None:
     shown = [(name, text) for name in _PUBLIC for text in texts(getattr(answer, name, None))]
+    shown += [("erasures", text) for one in getattr(answer, "erasures", ()) for text in texts(vars(one))]
+    report = getattr(answer, "sensors", None)
+    shown += [("sensors", text) for one in (report.readings if report else ()) for text in texts(vars(one))]
     for word in _secrets(answer, spec, secrets):
         for name, text in shown:
             _require(word not in text, f"{name} of {where} contains a secret")
@@ -108,7 +128,7 @@ def _all(credential: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _secrets(answer: Answer, spec: Spec, secrets: Secrets) -> list[str]:
-    own = answer.secrets if isinstance(answer, Ready) else {}
+    own = {**answer.resource_secrets, **answer.secrets} if isinstance(answer, Ready) else {}
     lease = spec.lease.secrets if spec.lease else {}
     known = [word for some in (own, lease, spec.resource.secrets) for value in some.values() for word in texts(value)]
     given = [word for one in spec.resource.blueprint.credentials.values() for word in secrets(one)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,9 +9,8 @@ import typer
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit import output
 from drydock.cli.toolkit.exits import guarded
-from drydock.core import clock
 from drydock.core.errors import InvalidRequest
-from drydock.core.units import duration, in_words
+from drydock.core.units import in_words
 
 if TYPE_CHECKING:
     from drydock_client.values import BudgetInfo, UsageReport
@@ -67,14 +64,14 @@ def usage(
     lease: OfLease = None, blueprint: Blueprint = "", kind: Kind = "", place: Place = "", as_csv: AsCsv = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Show the costs of leases in the last 30 days or another period, open leases up to now.
+    """Show the costs of leases in the last 30 days or another period, open leases up to now, with measured energy.
 
     Owners see only their own.
 
     [dim]drydock usage --by blueprint --since 7d --csv[/dim]
     """
     asked: dict[str, Any] = {
-        "since": _time(since), "until": _time(until), "owner": owner, "group": group, "lease": lease,
+        "since": o.past(since), "until": o.past(until), "owner": owner, "group": group, "lease": lease,
         "blueprint": blueprint, "kind": kind, "place": place,
     }  # fmt: skip
     found = o.client().usage({name: one for name, one in asked.items() if one not in (None, "")}, by=by)
@@ -83,17 +80,6 @@ def usage(
     if as_csv:
         return _csv(found)
     return _tell_usage(found)
-
-
-def _time(text: str) -> str | dt.datetime | None:
-    """Parse a time. A date begins in the local time zone; a duration counts back from now."""
-    if not text:
-        return None
-    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        return dt.datetime.fromisoformat(text).astimezone()
-    if re.fullmatch(r"([0-9.]+[smhdw])+", text):
-        return clock.now() - duration(text)
-    return text
 
 
 def _csv(found: UsageReport) -> None:
@@ -108,14 +94,23 @@ def _csv(found: UsageReport) -> None:
 
 def _tell_usage(found: UsageReport) -> None:
     rows = [
-        (one.id, one.name, one.leases, in_words(round(one.seconds)), f"{one.cost:.4f}", f"{one.hourly:.4f}")
+        (
+            one.id, one.name, one.leases, in_words(round(one.seconds)), f"{one.cost:.4f}", f"{one.hourly:.4f}",
+            _kwh(one.energy_wh),
+        )
         for one in found.groups
-    ]
-    output.table(("id", found.by, "leases", "held", "$", "$/hour now"), rows, empty="No lease had a price.")
+    ]  # fmt: skip
+    headers = ("id", found.by, "leases", "held", "$", "$/hour now", "kWh")
+    output.table(headers, rows, empty="No lease had a price or measured its energy.")
     total = found.total
-    output.say(f"${total.cost:.2f} from {output.text(found.since)} to {output.text(found.until)}.")
+    energy = "" if total.energy_wh is None else f" and {_kwh(total.energy_wh)} kWh"
+    output.say(f"${total.cost:.2f}{energy} from {output.text(found.since)} to {output.text(found.until)}.")
     if total.hourly:
         output.say(f"Current cost: ${total.hourly:.4f} per hour.")
+
+
+def _kwh(energy_wh: float | None) -> str:
+    return "" if energy_wh is None else f"{energy_wh / 1000:.3f}"
 
 
 OfBlueprint = Annotated[str, typer.Option("--blueprint", help="The blueprint whose resources are limited.")]

@@ -1,4 +1,4 @@
-"""Commands for the installation on this machine: demo, up, worker, doctor, migrate, secrets, confirmation.
+"""Commands for the installation on this machine: demo, up, worker, doctor, migrate, ramdisk, secrets, confirmation.
 
 `installation`, `workers` and `secrets` use the database of this machine even if `--server` is set for other commands.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -224,6 +225,54 @@ def workers(*, as_json: o.AsJson = False) -> None:
         output.emit_line(worker) if as_json else output.line(said)
     if all(worker.lost for worker in found):
         raise typer.Exit(NO_WORKER)
+
+
+def add_ramdisk(app: typer.Typer) -> None:
+    """Add `drydock ramdisk`."""
+    group = typer.Typer(
+        no_args_is_help=True, help="The ramdisk with which bare-metal hosts are erased and deployed: build."
+    )
+    group.command("build")(build_ramdisk)
+    group.callback()(_ramdisk_group)
+    app.add_typer(group, name="ramdisk", rich_help_panel="Installation")
+
+
+def _ramdisk_group() -> None:
+    """Build the ramdisk with which bare-metal hosts are erased and deployed."""
+
+
+@guarded
+def build_ramdisk(
+    *,
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder for the files; it is created.")],
+    suite: Annotated[str, typer.Option("--suite", metavar="NAME", help="Debian release; by default that of apt.")] = "",
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="LINE", help="Source of packages as in sources.list, not apt's; repeatable."),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--add", metavar="PACKAGE", help="Add a package, such as firmware of network cards; repeatable."),
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option("--like", metavar="MANIFEST", help="Use the packages of this manifest.json.")
+    ] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Build the ramdisk from Debian's packages: kernel, initramfs, bootable image and manifest. Needs no root.
+
+    [dim]drydock ramdisk build --to /srv/www/ramdisk[/dim]
+    """
+    from drydock.ramdisk import Request, build
+
+    request = Request(to=to, suite=suite, sources=tuple(source or ()), add=tuple(add or ()), like=like)
+    made = build(request, output.say)
+    if as_json:
+        return output.emit(made)
+    output.line(f"{made.folder}: {made.packages} packages, Linux {made.kernel}, {made.sizes['ramdisk.iso'] >> 20} MiB")
+    for name, digest in made.sha256.items():
+        output.line(f"{digest}  {name}")
+    return None
 
 
 _TOLD_EACH = 10_000

@@ -46,7 +46,8 @@ def lease(
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input to the command.")] = False,
     cwd: Annotated[str, typer.Option(help="Folder to run the command in, relative to the lease's home.")] = "",
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="Variable to set.")] = None,
-    run: o.Run = None, container: o.Container = "", metrics: o.Metrics = False,
+    run: o.Run = None, container: o.Container = "", archive: o.Archive = "", port: o.Ports = None,
+    metrics: o.Metrics = False,
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Lease a resource, run a command on it, and release it.
@@ -60,8 +61,8 @@ def lease(
     With --with other resources are leased together with it, all or none; by default all in one host. The command runs
     on the first lease, with the variables of the devices.
 
-    With --run or --container the lease itself runs a workload once, and ends with it: this program shows its output,
-    and exits with its exit code. With --keep it does not wait for the workload; `drydock watch LEASE` does.
+    With --run, --container or --archive the lease itself runs a workload once, and ends with it: this program shows its
+    output, and exits with its exit code. With --keep it does not wait for the workload; `drydock watch LEASE` does.
 
     [dim]drydock lease host --vcpus 2 --ttl 2h -- uname -a[/dim]
     """
@@ -72,10 +73,11 @@ def lease(
         heartbeat_limit=heartbeat_limit, priority=priority, name=name, label=label, key=key, public_key=public_key,
         serve_again=serve_again, choose=choose, charge=charge, metrics=metrics,
     )  # fmt: skip
-    _give_heartbeat(given, heartbeat_limit, keeps=keep or bool(run or container))
+    _give_heartbeat(given, heartbeat_limit, keeps=keep or bool(run or container or archive))
     others = together.companions(given, with_, count)
     rule = together.rule(same, different, near, others, count)
-    if work := lease_run.requested_workload(run, container, command or [], cwd, o.variables(env), stdin=stdin):
+    within = {"image": container, "archive": archive, "ports": port or []}
+    if work := lease_run.requested_workload(run, within, command or [], cwd, o.variables(env), stdin=stdin):
         given["workload"] = work
     errand = (lease_run.WorkloadRun if work else LeaseRun)(
         command=command or [], keep=keep, limit=seconds(wait), quiet=as_json, cwd=cwd, env=o.variables(env),
@@ -252,8 +254,10 @@ def wait(
     if as_json:
         output.emit(ends or infos)
     for end in () if as_json else ends:
-        cost = f"; cost: ${end.cost:.4f}" if end.usage else ""
-        output.say(f"{waiting.sentence(end.lease)}{cost}")
+        priced = any(one.price or one.energy_wh is None for one in end.usage)
+        cost = f"; cost: ${end.cost:.4f}" if priced else ""
+        energy = "" if end.energy_wh is None else f"; energy: {end.energy_wh / 1000:.3f} kWh"
+        output.say(f"{waiting.sentence(end.lease)}{cost}{energy}")
     codes = [
         lease_run.workload_exit_code(one.workload) if one.workload else REFUSED * (one.state == "broken")
         for one in infos

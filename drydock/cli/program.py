@@ -8,18 +8,20 @@ from drydock.cli import (
     agents,
     attestation,
     blueprints,
+    clouds,
+    console,
     costs,
     credentials,
     events,
     fleet,
     hardware,
+    hosts,
     installation,
-    instances,
     interfaces,
     jobs,
+    kube,
     leases,
     machines,
-    offers,
     permissions,
     resources,
     ssh,
@@ -45,13 +47,14 @@ app = typer.Typer(
 )
 # The order is that of `drydock --help`.
 for add in (
-    leases.add_requests, instances.add_instances, offers.add_offers, offers.add_locations, leases.add_leases,
+    leases.add_requests, clouds.add_instances, clouds.add_offers, clouds.add_locations, leases.add_leases,
     interfaces.add_run, interfaces.add_files, interfaces.add_httpd, jobs.add_jobs, resources.add_resources,
-    blueprints.add_blueprints, fleet.add_fleet, credentials.add_credentials, agents.add_agents, validation.add_provider,
-    validation.add_validate, users.add_users, permissions.add_authorizations, permissions.add_quotas,
-    costs.add_budgets, costs.add_usage, events.add_events, events.add_upkeep, users.add_tokens, users.add_login,
-    installation.add_installation, installation.add_operating, installation.add_secrets, fleet.add_orphans,
-    hardware.add_hardware, machines.add_machines, attestation.add_attest, ssh.add_ssh, ssh.add_ssh_config,
+    hosts.add_hosts, blueprints.add_blueprints, fleet.add_fleet, credentials.add_credentials, agents.add_agents,
+    validation.add_provider, validation.add_validate, users.add_users, permissions.add_authorizations,
+    permissions.add_quotas, costs.add_budgets, costs.add_usage, events.add_events, events.add_upkeep,
+    users.add_tokens, users.add_login, installation.add_installation, installation.add_operating,
+    installation.add_ramdisk, installation.add_secrets, fleet.add_orphans, hardware.add_hardware,
+    machines.add_machines, console.add_console, attestation.add_attest, kube.add_kube, ssh.add_ssh, ssh.add_ssh_config,
 ):  # fmt: skip
     add(app)
 

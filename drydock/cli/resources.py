@@ -339,15 +339,23 @@ def act(
 
     [dim]drydock resources act card-1 program image=blinky[/dim]
     """
+    info = start_act(resource, name, {**o.document(file), **o.values(arguments, "arguments")}, wait=wait, yes=yes)
+    output.emit(info) if as_json else output.line(f"{name}: {info.message}")
+
+
+def start_act(resource: str, name: str, given: dict[str, Any], *, wait: bool, yes: bool) -> ActInfo:
+    """Start an act on a resource given by number or name, and wait until it has ended if `wait` is true.
+
+    Asks for confirmation if the act is dangerous, unless `yes` is true.
+    """
     client, resource_id = o.client(), number(resource)
-    given = {**o.document(file), **o.values(arguments, "arguments")}
     if not yes and any(one.name == name and one.dangerous for one in client.acts(resource_id)):
         typer.confirm(f"{name} can lose data or make resource {resource} unusable. Continue?", abort=True, err=True)
     info = client.start_act(resource_id, name, arguments=given)
     if wait:
         with client.attended() as attended:
             info = _until_ended(lambda: _one(client.acts(resource_id), name), resource, attended.look)
-    output.emit(info) if as_json else output.line(f"{name}: {info.message}")
+    return info
 
 
 def _one(found: list[ActInfo], name: str) -> ActInfo:

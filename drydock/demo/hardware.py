@@ -95,7 +95,7 @@ class HardwareDemo:
         config = {"captured": str(root), "nodes": {id: [path] for id, path in zip(_WITH_NODES, nodes, strict=False)}}
         made = self.client.add_blueprint("devices", "accelerators", config, BlueprintChange())
         self.stage.promise(f"{made.name}: {made.type}s by kind {made.kind}", made.enabled, str(made.problems))
-        self.await_("its devices were found", lambda: self._resources("accelerator"))
+        self.await_("its devices were found", self._all_built)
         names = {one.id: one.name for one in self.client.resources()}
         rows = [(one.name, names.get(one.part_of or 0, ""), one.state) for one in self.client.resources()]
         self.stage.table(("resource", "part of", "state"), rows)
@@ -205,6 +205,11 @@ class HardwareDemo:
 
     def _resources(self, type: str) -> list[ResourceInfo]:
         return [one for one in self.client.resources() if one.type == type and one.state == "active"]
+
+    def _all_built(self) -> bool:
+        """Return whether devices were found, and none of them is still being built."""
+        found = [one for one in self.client.resources() if one.type == "accelerator"]
+        return bool(found) and all(one.state == "active" for one in found)
 
     @property
     def host(self) -> str:

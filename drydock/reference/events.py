@@ -49,7 +49,7 @@ EVENTS: Mapping[str, str] = {
     "installation.suspended": "The installation was suspended; the message has the reason.",
     "installation.confirmed": "An operator confirmed the installation, which begins a new epoch.",
     "lease.activation_failed": "The activation of a lease failed; the lease waits again or is broken.",
-    "lease.attested": "The machine of a lease returned a TDX quote; the message has the verdict.",
+    "lease.attested": "The machine of a lease returned a TDX or TPM quote; the message has the verdict.",
     "lease.cleaned": "The resource of a lease was cleaned in an unexpected state.",
     "lease.command": "A command was run on a lease. Only the name of the program is recorded.",
     "lease.extended": "A lease was extended.",
@@ -72,6 +72,8 @@ EVENTS: Mapping[str, str] = {
     "lease.yields": "A lease was preempted: an older lease got its resources, and the lease waits again.",
     "machine.asked": "A reboot, a larger disk, another type or tags were requested for a machine; `details` names the "
     "`act`.",
+    "console.attached": "A user attached to the console of a machine, and types there or only reads.",
+    "console.taken": "A user took over typing at the console of a machine from another one.",
     "machine.console": "The console output of a machine was read.",
     "machine.done": "A requested action on a machine was completed.",
     "machine.failed": "A requested action on a machine failed; the machine is unchanged.",
@@ -101,6 +103,8 @@ EVENTS: Mapping[str, str] = {
     "removed.",
     "resource.cleaning": "An attempt to clean a resource after an ended or lost lease began.",
     "resource.cleaning_failed": "Remains of a lease could not be cleaned, or were moved aside; see the message.",
+    "resource.erased": "A disk of a resource was erased and verified; `details` has the id of the `record`.",
+    "resource.erasure_failed": "A disk of a resource could not be erased, or the erasure could not be verified.",
     "resource.destroy_failed": "The destruction of a resource failed twice, or was not completed in time; it is "
     "retried."
     " `details`: the cost (`hourly`).",

@@ -18,7 +18,7 @@ from drydock_client.values.fleet import BackendInfo, InstanceInfo, OrphanInfo, W
 from drydock_client.values.hardware import DeviceInfo, HardwareInfo, HardwareScanInfo
 from drydock_client.values.json import to_json
 from drydock_client.values.leases import Explanation, LeaseInfo, Progress, Sibling, Verdict, WaitingInfo
-from drydock_client.values.machines import AccessInfo, Bastion, ConsoleInfo, HostKey, MachineInfo
+from drydock_client.values.machines import AccessInfo, Bastion, ConsoleInfo, ConsolePart, HostKey, MachineInfo
 from drydock_client.values.offers import (
     InstanceTypeInfo,
     LocationInfo,
@@ -27,7 +27,18 @@ from drydock_client.values.offers import (
     ReaderInfo,
     ReadingInfo,
 )
-from drydock_client.values.resources import ActInfo, CleaningInfo, DeclaredActInfo, FailureInfo, ResourceInfo, Usage
+from drydock_client.values.resources import (
+    ActInfo,
+    CleaningInfo,
+    DeclaredActInfo,
+    ErasureInfo,
+    FailureInfo,
+    RegistrationInfo,
+    ResourceInfo,
+    SensorReadingInfo,
+    SensorReportInfo,
+    Usage,
+)
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
@@ -48,10 +59,12 @@ __all__ = [
     "CheckResult",
     "CleaningInfo",
     "ConsoleInfo",
+    "ConsolePart",
     "CredentialInfo",
     "DeclaredActInfo",
     "DeviceInfo",
     "Ended",
+    "ErasureInfo",
     "EventInfo",
     "EvidenceInfo",
     "Explanation",
@@ -81,7 +94,10 @@ __all__ = [
     "QuotaLimit",
     "ReaderInfo",
     "ReadingInfo",
+    "RegistrationInfo",
     "ResourceInfo",
+    "SensorReadingInfo",
+    "SensorReportInfo",
     "ServerInfo",
     "Sibling",
     "TokenInfo",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 CheckOutcome = Literal["passed", "failed", "not checked"]
+EvidenceKind = Literal["tdx", "tpm"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The outcome of one check of a quote. `name` is one of `drydock_client.attestation.CHECKS`."""
+    """The outcome of one check of a quote.
+
+    `name` is one of `CHECKS` or, for a TPM, `TPM_CHECKS` of `drydock_client.attestation`.
+    """
 
     name: str
     outcome: CheckOutcome
@@ -22,7 +26,7 @@ class CheckResult:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceInfo:
-    """A TDX quote of the machine of a lease, with the server's verdict at the time.
+    """A TDX or TPM quote of the machine of a lease, with the server's verdict at the time.
 
     `drydock_client.attestation` verifies it again without the server.
     """
@@ -31,7 +35,7 @@ class EvidenceInfo:
     lease: int
     collected_at: dt.datetime
     actor: str
-    """The user who requested it."""
+    """The user who requested it, or `drydock` if it was collected when the lease began."""
     nonce: str
     """The nonce in hexadecimal digits. It proves to a user that the quote is new only if that user chose it."""
     chosen: bool
@@ -39,14 +43,14 @@ class EvidenceInfo:
     provider: str
     """The name of the kernel's source of the quote, as the machine said."""
     quote: str
-    """The quote in base64."""
+    """The quote in base64. That of a TPM is a file of evidence, with its signature, keys and PCR values."""
     passed: bool
     """Whether no check failed. Some may not have been made: see `unchecked`."""
     message: str
     """The verdict in a sentence."""
     checks: tuple[CheckResult, ...]
     mr_td: str
-    """SHA-384 of the machine as it was built, in hexadecimal digits."""
+    """SHA-384 of the machine as it was built, in hexadecimal digits. Empty for a TPM."""
     debug: bool
     """Whether the host can read and change the memory of the machine."""
     fmspc: str = ""
@@ -59,6 +63,12 @@ class EvidenceInfo:
     """SHA-256 of the root certificate that the server trusts."""
     collateral: str = ""
     """SHA-256 over the files of collateral that the server used; empty if it had none."""
+    kind: EvidenceKind = "tdx"
+    """What made the quote: the processor of a confidential machine, or a TPM."""
+    pcrs: Mapping[str, str] = field(default_factory=dict)
+    """Maps the number of each PCR of a TPM to its value in hexadecimal digits."""
+    ak: str = ""
+    """SHA-256 of the public area of a TPM's attestation key, in hexadecimal digits."""
 
     @property
     def unchecked(self) -> tuple[str, ...]:
@@ -66,13 +76,13 @@ class EvidenceInfo:
         return tuple(one.name for one in self.checks if one.outcome == "not checked")
 
 
-def summary(checks: Sequence[CheckResult]) -> str:
-    """Return the verdict over checks in a sentence."""
+def summary(checks: Sequence[CheckResult], subject: str = "TDX") -> str:
+    """Return the verdict over the checks of a TDX or TPM quote in a sentence."""
     failed = [one for one in checks if one.outcome == "failed"]
     if failed:
         others = len(failed) - 1
         more = f" {others} more {'check' if others == 1 else 'checks'} failed." if others else ""
-        return f"The TDX quote is not trustworthy ({failed[0].name}): {failed[0].message}{more}"
+        return f"The {subject} quote is not trustworthy ({failed[0].name}): {failed[0].message}{more}"
     missing = [one.name for one in checks if one.outcome == "not checked"]
     rest = f" Not checked: {', '.join(missing)}." if missing else ""
-    return f"The TDX quote passed {len(checks) - len(missing)} of {len(checks)} checks.{rest}"
+    return f"The {subject} quote passed {len(checks) - len(missing)} of {len(checks)} checks.{rest}"

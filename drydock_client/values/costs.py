@@ -1,4 +1,4 @@
-"""Usage of resources, its cost, and budgets. Amounts are in US dollars."""
+"""Usage of resources, its cost and energy, and budgets. Amounts are in US dollars."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from drydock_client.values.watches import MetricsInfo
 
 @dataclass(frozen=True, kw_only=True)
 class UsageInfo:
-    """One usage record: a lease's share of a priced resource over a period.
+    """One usage record: a lease's share of a resource with a price, or the whole of one that measures its power.
 
-    `seconds` and `cost` cover only the part of the period within the requested span. A record that has not ended counts
-    up to now.
+    `seconds`, `cost` and `energy_wh` cover only the part of the period within the requested span. A record that has not
+    ended counts up to now.
     """
 
     id: int
@@ -33,7 +33,7 @@ class UsageInfo:
     place: str
     market: str
     price: float
-    """Hourly price of the whole resource."""
+    """Hourly price of the whole resource; 0 if it has none."""
     part: float
     """The fraction of the resource that the lease held, from 0 to 1."""
     started_at: dt.datetime
@@ -42,6 +42,11 @@ class UsageInfo:
     """The time at which the lease ends because its budget is exhausted; None if the budget covers another hour."""
     seconds: float
     cost: float
+    energy_wh: float | None = None
+    """The energy that the resource used, in watt-hours; None if it is not measured, or if the lease held only a part.
+
+    If only a part of the period is within the span, this is the same part of the energy.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +63,8 @@ class LeaseEnd:
     """Usage records of the lease. A record without an end belongs to a machine that is still being destroyed."""
     cost: float
     """The known cost of the lease in US dollars."""
+    energy_wh: float | None = None
+    """The energy that the lease used, in watt-hours; None if it was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +78,8 @@ class UsageSum:
     cost: float
     hourly: float
     """Current hourly cost."""
+    energy_wh: float | None = None
+    """Energy in watt-hours; None if none was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

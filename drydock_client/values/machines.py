@@ -54,6 +54,44 @@ class ConsoleInfo:
     text: str
     at: dt.datetime
     """The time at which the output was read."""
+    source: str = "provider"
+    """Where the output comes from: the `provider` of the machine, or the `record` of what was printed while somebody
+    was attached."""
+    attachable: bool = False
+    """Whether programs can attach to the console, to read and type."""
+    attached: tuple[str, ...] = ()
+    """The users who are attached."""
+    writer: str = ""
+    """The user who may type; empty if nobody may."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsolePart:
+    """A part of the output of a console, and who is attached."""
+
+    lease: int
+    session: str
+    """The attachment for which the part was read; empty if it was read without one."""
+    state: str
+    """`opening`, `open`, or `closed` if this attachment has ended."""
+    output: str
+    """The bytes, without secrets, in base64."""
+    offset: int
+    """The offset of the first byte. It is greater than requested if older bytes are no longer kept."""
+    next_offset: int
+    """The offset of the next part."""
+    writing: bool = False
+    """Whether this attachment may type."""
+    writer: str = ""
+    """The user who may type; empty if nobody may."""
+    attached: int = 0
+    """The number of attachments."""
+    typed: int = 0
+    """The number of the last input that was accepted from the writer."""
+    revision: int = 0
+    """Changes with everything but the output. Give it when you read the next part, to be told at once."""
+    message: str = ""
+    """Why the console is closed, if it is."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -145,3 +145,86 @@ class ResourceInfo:
     """The names of the secrets in the resource's own credential; empty if it has none."""
     identities: tuple[str, ...] = ()
     """Serial numbers, UUIDs and hardware addresses, each in the form `NAMESPACE VALUE`."""
+    status: str = ""
+    """The state in words for operators: enrolling, available, deploying, in use, rescue, cleaning, cleaning owed,
+    quarantined, drained, maintenance, unreachable, broken, removing or removed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistrationInfo:
+    """What a registration would make: the name, identity and attributes of the resource. Nothing is stored."""
+
+    blueprint: str
+    name: str
+    identity: str
+    identities: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    traits: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasureInfo:
+    """The record of the erasure of one disk, or of a failed attempt at it. A record is never changed.
+
+    It is kept longer than its resource and its lease, so their ids may no longer exist.
+    """
+
+    id: int
+    recorded_at: dt.datetime
+    """By the clock of the server; the other times are those of the machine."""
+    resource: int
+    resource_name: str
+    blueprint: str
+    kind: str
+    identities: tuple[str, ...]
+    """Identities of the machine at that time, such as its serial number."""
+    lease: int | None
+    """The lease after which the disk was erased; None if it was erased for no lease."""
+    lease_name: str
+    owner: str
+    """The owner of that lease."""
+    disk: str
+    """Name of the disk in the machine."""
+    serial: str
+    wwn: str
+    model: str
+    size_bytes: int
+    method: str
+    bytes: int
+    """Bytes that were erased, or overwritten."""
+    started_at: dt.datetime
+    ended_at: dt.datetime
+    verified: bool
+    """Whether the disk was read afterwards and nothing was left on it."""
+    problem: str
+    """Why the disk is not erased, or not proven to be."""
+    phase: str
+    """The work of which the erasure was a part, such as `clean` or `act`."""
+    act: str
+    step: str
+    requested_by: str
+    """The user who ended the lease or requested the act; `drydock` if no user did."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorReadingInfo:
+    """What one sensor of a resource measured."""
+
+    name: str
+    value: float | None
+    """None if the sensor had no value."""
+    unit: str
+    """Cel (degrees Celsius), RPM, W, V, A, % or what the machine calls it."""
+    state: str
+    """`ok`, `warning`, `critical` or `unknown`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorReportInfo:
+    """What the sensors of a resource measured at one time."""
+
+    id: int
+    at: dt.datetime
+    power_watts: float | None
+    """The power that the whole resource drew; None if it is not measured."""
+    readings: tuple[SensorReadingInfo, ...]

@@ -12,8 +12,8 @@ class WorkloadInfo:
     """The workload of a lease. `state` is `waiting` to start, `running`, or `over`.
 
     `outcome` is empty until the workload is over. Then it is `exited` (see `exit_code`), `signal`, `no_image` (the
-    image could not be pulled), `no_podman`, `lost`, `cancelled`, `cut` (the lease ended first) or `never` (the lease
-    ended before the workload started).
+    image could not be pulled), `bad_archive`, `no_podman`, `no_units` (its ports or archive need a host that can run
+    units), `lost`, `cancelled`, `cut` (the lease ended first) or `never` (the lease ended before the workload started).
     """
 
     state: str
@@ -27,6 +27,12 @@ class WorkloadInfo:
     """The id of the workload's job. The job's output can be read even after the lease has ended."""
     command: Sequence[str] | str | None = None
     image: str = ""
+    archive: str = ""
+    """SHA-256 of the archive with the image, if it was not pulled by name."""
+    ports: Sequence[str] = ()
+    """Ports of the host that are open to it, such as `8080/tcp`."""
+    unit: bool = False
+    """Whether it runs as a systemd unit of the host; otherwise it is a job of the lease's account."""
     cwd: str = ""
     variables: Sequence[str] = ()
     """The names of its environment variables; their values are never shown."""
@@ -60,3 +66,5 @@ class MetricsInfo:
     """The time of the last sample."""
     complete: bool
     """Whether the last sample was taken at the end of the lease, before it was cleaned."""
+    memory_peak_mib: int | None = None
+    """The most memory at a time in MiB, of a workload that is a unit; None if the host does not count it."""

@@ -21,9 +21,19 @@ _IMAGE = re.compile(
 )
 _PODMANS = re.compile(
     r"(PATH|HOME|USER|LOGNAME|SHELL|IFS|ENV|TMPDIR|NOTIFY_SOCKET|DRYDOCK_[A-Z_]*"
-    r"|(XDG|LD|DBUS|CONTAINER|CONTAINERS|_CONTAINERS|PODMAN|REGISTRY|STORAGE|BUILDAH)(_.*)?)"
+    r"|(XDG|LD|DBUS|CONTAINER|CONTAINERS|_CONTAINERS|PODMAN|REGISTRY|STORAGE|BUILDAH)(_.*)?"
+    r"|GCONV_PATH|LOCPATH|NLSPATH|GLIBC_TUNABLES|HOSTALIASES|SHELLOPTS|PS4|(BASH|GIO|MALLOC|OPENSSL|GODEBUG).*)"
 )
-"""Variables that would misdirect podman itself, or the shell that starts it."""
+"""Variables that would misdirect podman itself, what it starts, or the shell that starts it.
+
+Variables that let the C library, OpenSSL or a shell load or run something are among them. A unit gives its variables to
+the container alone, so no variable misdirects what root runs there, whatever its name.
+"""
+_TRANSPORTS = frozenset(
+    {"containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "ostree", "sif",
+     "tarball"}
+)  # fmt: skip
+"""Names before a colon with which podman takes an image from the host, and not by name: containers-transports(5)."""
 
 # $1 program, $2 name, $3 image; then the options, the image and the command for `run`.
 _START = rf"""
@@ -41,7 +51,9 @@ exec "$podman" run --name "$name" "$@"
 
 def is_image(name: str) -> bool:
     """Return whether a string is a valid image reference: [registry/]path[:tag][@digest]."""
-    return len(name) <= 255 and _IMAGE.fullmatch(name) is not None
+    first, colon, _ = name.partition(":")
+    is_transport = bool(colon) and first in _TRANSPORTS
+    return len(name) <= 255 and not is_transport and _IMAGE.fullmatch(name) is not None
 
 
 def is_podmans(variable: str) -> bool:

@@ -96,6 +96,8 @@ class Sample:
     seconds: float | None = None
     """Processor seconds since the counter began; None for the scope `processes`, which has `processes` and `jobs`."""
     memory: int | None = None
+    peak: int | None = None
+    """The most memory in bytes that the control group has had at a time; None if the host does not count it."""
     network: tuple[int, int] | None = None
     processes: Mapping[str, Process] = field(default_factory=dict)
     """Running processes, by process id and start time."""

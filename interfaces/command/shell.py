@@ -8,7 +8,7 @@ import re
 import secrets
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from drydock.core import clock
 from interfaces.command import jobscripts as scripts
@@ -107,12 +107,10 @@ class ShellJobs(Jobs):
         self._folder = folder if folder.startswith("/") else f"./{folder}"
 
     def start(self, spec: JobSpec) -> Job:
-        command = _command_of(spec).encode("utf-8", "surrogateescape")
-        blocks = (spec.max_output + 511) // 512
-        digest, how = _digest(spec, blocks, command), ("apart" if spec.apart else "", "input" if spec.stdin else "")
+        made, how = prepared(spec), ("apart" if spec.apart else "", "input" if spec.stdin else "")
         said = self._ask(
-            scripts.START, spec.id, digest, str(blocks), scripts.RUNNER, str(len(command)), *how,
-            stdin=command + spec.stdin,
+            scripts.START, spec.id, made.digest, made.blocks, scripts.RUNNER, str(len(made.command)), *how,
+            stdin=made.command + spec.stdin,
         )  # fmt: skip
         if said.strip() == b"conflict":
             raise JobConflict(f"Another job already has the id {spec.id!r}.")
@@ -209,6 +207,20 @@ def processor_time(times: str) -> float | None:
     """Return the sum of all times in the output of the shell's `times`, in seconds, or None if it contains none."""
     found = _TIME.findall(times)
     return sum(int(minutes) * 60 + float(seconds.replace(",", ".")) for minutes, seconds in found) if found else None
+
+
+class Prepared(NamedTuple):
+    """A job as its start script takes it: the lines of its shell, the bound on its output, and their digest."""
+
+    command: bytes
+    blocks: str
+    digest: str
+
+
+def prepared(spec: JobSpec) -> Prepared:
+    """Return a job as its start script takes it. Raises InvalidRequest."""
+    command, blocks = _command_of(spec).encode("utf-8", "surrogateescape"), (spec.max_output + 511) // 512
+    return Prepared(command, str(blocks), _digest(spec, blocks, command))
 
 
 def _digest(spec: JobSpec, blocks: int, command: bytes) -> str:

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from drydock.core import clock
 from drydock_client.values import BudgetInfo
-from leases.admin.toolkit import columns, search
+from leases.admin.toolkit import columns, html, search
 from leases.admin.toolkit.base import OperatedAdmin, RecordAdmin
 from leases.engine.placement.budget_check import dollars
 from leases.models import Budget, Usage
@@ -30,13 +30,17 @@ def _cost(row: Usage) -> str:
     return dollars(_seconds(row) / 3600 * row.part * row.price)
 
 
+def _energy(row: Usage) -> Any:
+    return html.DASH if row.energy_wh is None else f"{row.energy_wh / 1000:.3f}"
+
+
 @admin.register(Usage)
 class UsageAdmin(RecordAdmin):
-    """Usage records: one for each period in which a lease held a share of a priced resource."""
+    """Usage records: for each period in which a lease held a priced resource, or one that measures its power."""
 
     list_display = (
         "number", "owner", "group", "lease_name", "blueprint", "kind", "resource", "instance_type", "place", "market",
-        "hourly", "part_", "started", "ended", "cost",
+        "hourly", "part_", "started", "ended", "cost", "energy",
     )  # fmt: skip
     list_filter = ("kind", "market")
     search_fields = ("owner", "group", "blueprint", "place", "instance_type")
@@ -45,6 +49,7 @@ class UsageAdmin(RecordAdmin):
     fields = (
         "lease_id", "lease_name", "owner", "group", "blueprint", "kind", "type", "resource_id", "resource", "offer",
         "instance_type", "place", "market", "hourly", "part_", "started", "ended", "ends", "cost",
+        "energy",
     )  # fmt: skip
 
     number = columns.column("lease", lambda row: f"lease {row.lease_id}", "id")
@@ -54,6 +59,7 @@ class UsageAdmin(RecordAdmin):
     ended = columns.time("to", "ended_at")
     ends = columns.time("ends when budget is exhausted", "ends_at")
     cost = columns.column("cost so far ($)", _cost)
+    energy = columns.column("energy (kWh)", _energy, "energy_wh")
 
     def found(self, words: str) -> Q | None:
         """Return the condition for records of the lease or resource with this number, or with these words."""

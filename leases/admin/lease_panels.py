@@ -14,8 +14,9 @@ from django.utils.html import format_html, format_html_join
 from drydock.core import clock
 from drydock.core.units import in_words
 from drydock_client.values import InstanceInfo, MetricsInfo, Verdict, WaitingInfo, WorkloadInfo
-from leases import attestation
+from leases import attestation, consoles
 from leases.admin import jobs
+from leases.admin.hosts import erasures
 from leases.admin.toolkit import columns, equivalent_commands, html, panels, timeline
 from leases.admin.toolkit.panels import Head, Panel
 from leases.models import Event, Job, Lease, Run, Share, SlotLock
@@ -35,10 +36,15 @@ def workload_panels(row: Lease) -> list[Panel]:
 def _workload(work: WorkloadInfo, job: Job | None) -> Panel:
     """Show the workload without its arguments, which may be secret."""
     words = work.command if isinstance(work.command, str) else (work.command or [""])[0]
-    runs = f"a container from {work.image}" if work.image else "a shell command" if work.command == words else words
+    image = work.image or (f"the archive {work.archive}" if work.archive else "")
+    runs = f"a container from {image}" if image else "a shell command" if work.command == words else words
     rows: list[tuple[Any, ...]] = [("State", html.badge(work.state)), ("Command", runs)]
     if work.message:
         rows.append(("Result", work.message))
+    if work.ports:
+        rows.append(("Open ports", ", ".join(work.ports)))
+    if work.unit:
+        rows.append(("Runs as", "a systemd unit of the host"))
     if work.variables:
         rows.append(("Variables", ", ".join(work.variables)))
     if job is not None:
@@ -53,6 +59,7 @@ def _metrics(used: MetricsInfo) -> Panel:
     rows = [
         ("Processor", _measured(used.cpu_core_seconds, "core-seconds")),
         ("Memory", _measured(used.memory_mib_seconds, "MiB-seconds")),
+        *([("Most memory", _measured(used.memory_peak_mib, "MiB"))] if used.memory_peak_mib is not None else []),
         ("Network in", _measured(used.network_in_bytes, "bytes")),
         ("Network out", _measured(used.network_out_bytes, "bytes")),
         ("Measured for", _measured(used.wall_seconds, "seconds")),
@@ -89,11 +96,12 @@ def of(row: Lease, request: HttpRequest) -> list[Panel]:
         runs = progress.runs_for([row])
         now = [
             *under_way(row, runs), connect(row, request), *workload_panels(row),
-            panels.runs([run for run in runs if run.lease_id == row.pk]), jobs_panel(row), *evidence_panels(row),
+            panels.runs([run for run in runs if run.lease_id == row.pk]), jobs_panel(row), *console_panels(row),
+            *evidence_panels(row),
             *decided(row), *share_panels(row),
         ]  # fmt: skip
     return [
-        progress_panel(row, events), *now, panels.timeline(events),
+        progress_panel(row, events), *now, *erasures.of_lease(row), panels.timeline(events),
         panels.leases("Leases held by this lease", Lease.objects.filter(for_lease=row)
                       .select_related("owner", "resource").defer("secrets", "resource__secrets")
                       .order_by("id")[: panels.LATEST]),
@@ -215,12 +223,31 @@ def evidence_panels(row: Lease) -> list[Panel]:
     found = attestation.newest(row)
     rows = [
         (html.time(one.collected_at), html.badge("ok" if one.passed else "failed"), one.message,
-         html.short(one.mr_td, 16), one.tcb_status or html.DASH, one.actor)
+         one.kind, html.short(one.mr_td or one.ak, 16), one.tcb_status or html.DASH, one.actor)
         for one in found
     ]  # fmt: skip
     note = f"Save and verify the newest: drydock attest {row.pk} --fetch FILE, drydock attest --verify FILE."
-    columns_ = ("Collected", "Result", "Verdict", "MR_TD", "TCB status", "Requested by")
+    columns_ = ("Collected", "Result", "Verdict", "Kind", "MR_TD or AK", "TCB status", "Requested by")
     return [Panel(title="Attestation", name="attestation", columns=columns_, rows=rows, note=note)] if found else []
+
+
+_CONSOLE_SHOWN = 4096
+"""Bytes of the record of a console that the page of a lease shows."""
+
+
+def console_panels(row: Lease) -> list[Panel]:
+    """Show the end of what the console of an active lease printed, or nothing if it printed nothing."""
+    found = consoles.recorded(row.pk, _CONSOLE_SHOWN) if row.state == "active" else None
+    if found is None:
+        return []
+    console, text = found
+    rows = [
+        ("Line", html.badge("open" if console.opened_at is not None and console.token is not None else "closed")),
+        ("Last problem", console.problem or html.DASH),
+        ("Output", format_html("<pre>{}</pre>", text)),
+    ]  # fmt: skip
+    note = f"Only what was printed while somebody was attached. Attach: drydock console {row.pk} --attach"
+    return [Panel(title="Console", name="console", rows=rows, note=note)]
 
 
 def why(row: Lease) -> WaitingInfo | None:

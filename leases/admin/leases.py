@@ -20,7 +20,7 @@ from leases.admin.toolkit.equivalent_commands import declared
 from leases.admin.toolkit.filters import LeaseAttention, ReasonFilter, TypeFilter
 from leases.admin.toolkit.form_fields import DurationField
 from leases.admin.toolkit.panels import Head, Panel
-from leases.models import Lease
+from leases.models import Lease, LeaseEvidence
 from leases.operations import infos, leases, lifetimes
 from leases.operations.callers import Caller, caller
 from leases.validation.fields import LONGEST_NOTE
@@ -58,6 +58,10 @@ class NoteForm(ConfirmForm):
 class AttestForm(ConfirmForm):
     """The form of the attest action."""
 
+    kind = forms.ChoiceField(
+        label="Evidence", choices=LeaseEvidence.Kind.choices, initial=LeaseEvidence.Kind.TDX, required=False,
+        help_text="TPM 2.0: of a host that was enrolled with its TPM.",
+    )  # fmt: skip
     mr_td = forms.CharField(
         label="Accepted MR_TD", max_length=2000, required=False,
         help_text="96 hexadecimal digits; separate several values by blanks. Leave empty to accept any.",
@@ -103,7 +107,9 @@ def _end_hold(who: Caller, row: Any, given: FormData) -> str:
 
 def _attest(who: Caller, row: Any, given: FormData) -> str:
     with hostcalls.calling(who.id, partial(hostcalls.of_lease, row.pk)):
-        return attestation.attest(who, row.pk, mr_td=given["mr_td"].split()).message
+        return attestation.attest(
+            who, row.pk, mr_td=given["mr_td"].split(), kind=given["kind"] or LeaseEvidence.Kind.TDX
+        ).message
 
 
 def _retry(who: Caller, row: Any, given: FormData) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -21,6 +22,10 @@ from leases.admin.toolkit.filters import DiscoveryAttention, StillRemembered
 from leases.admin.toolkit.panels import Panel
 from leases.models import (
     Capacity,
+    Console,
+    ConsoleAttachment,
+    ConsoleInput,
+    ConsoleOutput,
     Debt,
     Event,
     Failure,
@@ -338,16 +343,16 @@ class ReportedHardwareAdmin(RecordAdmin):
 
 @admin.register(LeaseEvidence)
 class LeaseEvidenceAdmin(RecordAdmin):
-    """Attestation evidence: what the verification of each TDX quote found. Users save it with `drydock attest`."""
+    """Attestation evidence: what the verification of each quote found. Users save it with `drydock attest`."""
 
     related = ("lease",)
-    list_display = ("lease_", "collected", "result", "says", "provider", "actor")
-    list_filter = ("passed", "collected_at")
+    list_display = ("lease_", "collected", "kind", "result", "says", "provider", "actor")
+    list_filter = ("passed", "kind", "collected_at")
     search_fields = ("=lease__id", "lease__name", "actor")
     search_help_text = "Any search term for the lease"
     ordering = ("-id",)
-    fields = ("lease_", "collected", "result", "says", "nonce", "chosen", "provider", "root", "collateral", "actor",
-              "found_")  # fmt: skip
+    fields = ("lease_", "collected", "kind", "result", "says", "nonce", "chosen", "provider", "root", "collateral",
+              "actor", "found_")  # fmt: skip
 
     lease_ = columns.link("lease", "lease")
     collected = columns.time("collected", "collected_at")
@@ -362,6 +367,69 @@ class LeaseEvidenceAdmin(RecordAdmin):
     def found(self, words: str) -> Q:
         """Return the condition for evidence of leases that match the words."""
         return Q(lease__in=search.lease_ids(words))
+
+
+class _OfLease(RecordAdmin):
+    """The base class of admins of consoles of leases. What was typed or printed is not shown."""
+
+    related: ClassVar[Sequence[str]] = ("lease",)
+    search_fields = ("=lease__id", "lease__name")
+    search_help_text = "Any search term for the lease"
+    ordering = ("-pk",)
+    lease_ = columns.link("lease", "lease")
+
+    def found(self, words: str) -> Q:
+        """Return the condition for rows of leases that match the words."""
+        return Q(lease__in=search.lease_ids(words))
+
+
+@admin.register(Console)
+class ConsoleOfLeaseAdmin(_OfLease):
+    """Serial consoles that somebody has attached to. The page of a lease shows the end of the record."""
+
+    related = ("lease", "resource")
+    list_display = ("lease_", "resource_", "opened", "size", "problem")
+    fields = ("lease_", "resource_", "opened", "size", "problem")
+
+    resource_ = columns.link("resource", "resource")
+    opened = columns.time("open since", "opened_at")
+
+
+@admin.register(ConsoleAttachment)
+class ConsoleAttachmentAdmin(_OfLease):
+    """Programs that read a console, and may type there."""
+
+    list_display = ("lease_", "user", "ends")
+    fields = ("lease_", "user", "ends")
+
+    ends = columns.time("ends", "until")
+
+
+@admin.register(ConsoleInput)
+class ConsoleInputAdmin(_OfLease):
+    """What was typed at consoles and not sent to the machine yet, without the bytes."""
+
+    list_display = ("number", "lease_", "typed_at")
+    fields = ("lease_", "typed_at")
+
+    number = columns.column("number", lambda row: row.pk, "id")
+    typed_at = columns.time("typed", "at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return rows without the bytes."""
+        return super().get_queryset(request).defer("content")
+
+
+@admin.register(ConsoleOutput)
+class ConsoleOutputAdmin(_OfLease):
+    """The records of consoles, without the bytes."""
+
+    list_display = ("lease_", "start", "end")
+    fields = ("lease_", "start", "end")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return rows without the bytes."""
+        return super().get_queryset(request).defer("content")
 
 
 def _clear(who: Caller, row: Any, given: FormData) -> str:

@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from blueprints.models import RememberedError
 from drydock.core import clock
 from leases.admin import resource_acts
+from leases.admin.hosts import erasures, sensors
 from leases.admin.toolkit import columns, html, panels, timeline
 from leases.admin.toolkit.panels import Head, Panel
 from leases.models import Event, Failure, Lease, Part, Resource, Run, SlotLock
@@ -25,10 +26,11 @@ def of(row: Resource, request: HttpRequest) -> list[Panel]:
     events = panels.latest(Event.objects.filter(resource=row))
     return [
         *failure(row), *resource_acts.panel(row, request, events), over_time(on),
-        panels.runs(Run.objects.filter(resource=row)), family(row),
+        *sensors.of_resource(row),
+        panels.runs(Run.objects.filter(resource=row)), *attested(row), family(row),
         panels.leases("Leases held by this resource", held), parts(row), locks(row),
         panels.timeline(events),
-        errors(RememberedError.objects.filter(blueprint=row.blueprint_id)),
+        errors(RememberedError.objects.filter(blueprint=row.blueprint_id)), *erasures.of_resource(row),
     ]  # fmt: skip
 
 
@@ -120,6 +122,24 @@ def over_time(rows: list[Lease]) -> Panel:
         always=True, note=note,
         lead=timeline.chart(pieces, now),
     )  # fmt: skip
+
+
+def attested(row: Resource) -> list[Panel]:
+    """Show what the evidence of a host must show, if the host was attested when it was enrolled."""
+    known = row.facts.get("attestation") or {}
+    tpm, tdx = (known.get(name) or {} for name in ("tpm", "tdx"))
+    registered = tpm.get("registered", [])
+    rows = [
+        (f"PCR {number} ({tpm['bank']})", value, "registered" if int(number) in registered else "first seen")
+        for number, value in tpm.get("pcrs", {}).items()
+    ]  # fmt: skip
+    if tpm:
+        rows.append(("SHA-256 of the attestation key", tpm.get("ak_sha256", ""), "first seen"))
+        rows.append(("issuer of the endorsement key", tpm.get("issuer", ""), "first seen"))
+    if tdx:
+        rows.append(("MR_TD", tdx["mr_td"], "registered" if tdx.get("registered") else "first seen"))
+    columns_ = ("What", "Value", "Source")
+    return [Panel(title="Attestation", name="attestation", columns=columns_, rows=rows)] if rows else []
 
 
 def _leases(row: Resource) -> tuple[list[Any], list[Any]]:

@@ -17,6 +17,7 @@ from django.utils.html import format_html, format_html_join
 
 from blueprints.amounts import CLASSES
 from leases.admin import registration, resource_acts, resource_panels
+from leases.admin.hosts import erasures, sensors
 from leases.admin.resource_actions import MACHINE_ACTIONS as OF_MACHINES
 from leases.admin.resource_actions import RESOURCE_ACTIONS
 from leases.admin.toolkit import columns, html, search
@@ -168,7 +169,7 @@ class ResourceAdmin(RecordAdmin):
         rows = further.values(json=JSONObject(name="name", used="used", total="total"))
         acting = Run.objects.filter(resource=OuterRef("pk"), lease=None, phase=Run.Phase.ACT)
         cleaned = Run.objects.filter(resource=OuterRef("pk"), lease=None, phase__in=cleaning.PHASES)
-        return (
+        found = (
             super()
             .get_queryset(request)
             .annotate(
@@ -178,6 +179,9 @@ class ResourceAdmin(RecordAdmin):
                 is_cleaned=Exists(cleaned),
             )
         )
+        if not getattr(request, "dd_one", False):
+            return found
+        return found.annotate(erasures_=erasures.latest(), sensors_=sensors.latest())
 
     def found(self, words: str) -> Q:
         """Return the condition for resources that match the words by number, name or identity."""

@@ -16,7 +16,7 @@ from drydock_client.values import (
     ResourceInfo,
     UserInfo,
 )
-from leases import agents, attestation
+from leases import agents, attestation, consoles, erasures, sensors
 from leases.engine.core.database import patient
 from leases.operations import (
     attention,
@@ -172,7 +172,11 @@ FUNCTIONS: dict[str, Function] = {
     "resource_machine": machines.get_resource,
     "change_lease_machine": machines.act_on_lease,
     "change_resource_machine": machines.act_on_resource,
-    "lease_console": machines.console,
+    "lease_console": consoles.shown,
+    "attach_console": consoles.attach,
+    "read_console": consoles.read,
+    "write_console": consoles.write,
+    "detach_console": consoles.detach,
     "resource_console": machines.console_of_resource,
     "attest": attestation.attest,
     "evidence": attestation.evidence_of,
@@ -189,11 +193,16 @@ FUNCTIONS: dict[str, Function] = {
     "lease_jobs": _jobs_of_lease,
     "job_output": _repeated(jobs.output),
     "cancel_job": jobs.cancel,
+    "erasures": erasures.erasures,
+    "sensors": sensors.sensors,
     "resource": resources.get,
     "resources": resources.list_,
     "host_keys": resources.scan_host_keys,
     "change_resource": _change_resource,
     "register": lambda who, blueprint, registration: resources.register(who, blueprint, registration),
+    "check_registration": lambda who, blueprint, registration: resources.check_registration(
+        who, blueprint, registration
+    ),
     "change_registration": lambda who, id, changed: resources.change_registration(who, id, changed),
     "attention": attention.needed,
     "sweep": installation.sweep_now,

@@ -3,7 +3,9 @@
 from leases.models.access import Authorization, Quota
 from leases.models.agent import Agent, AgentOrder, JoinCode
 from leases.models.budget import Budget
+from leases.models.console import Console, ConsoleAttachment, ConsoleInput, ConsoleOutput
 from leases.models.debt import Debt
+from leases.models.erasure import ErasureRecord
 from leases.models.event import Event
 from leases.models.evidence import LeaseEvidence
 from leases.models.failure import Failure
@@ -11,7 +13,7 @@ from leases.models.identity import ResourceIdentity
 from leases.models.installation import Installation, Worker
 from leases.models.job import Job
 from leases.models.lease import Lease, LeaseGroup
-from leases.models.resource import Capacity, Part, Resource, ResourceCredential
+from leases.models.resource import Capacity, Part, Resource, ResourceCredential, SensorReport
 from leases.models.run import Run
 from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
@@ -24,7 +26,12 @@ __all__ = [
     "Authorization",
     "Budget",
     "Capacity",
+    "Console",
+    "ConsoleAttachment",
+    "ConsoleInput",
+    "ConsoleOutput",
     "Debt",
+    "ErasureRecord",
     "Event",
     "Failure",
     "Finding",
@@ -42,6 +49,7 @@ __all__ = [
     "ResourceIdentity",
     "Run",
     "Search",
+    "SensorReport",
     "Share",
     "SlotLock",
     "Stray",

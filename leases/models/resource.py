@@ -56,6 +56,8 @@ class Resource(models.Model):
     offer = models.CharField(max_length=255, blank=True, default="", db_default="")
     zone = models.CharField(max_length=255, blank=True, default="", db_default="")
     price = models.FloatField(null=True, blank=True)
+    metered = models.BooleanField(default=False, db_default=False, editable=False)
+    """Whether it has reported the power that it draws. A trigger sets this with its first report of that."""
 
     total_slots = models.PositiveIntegerField(default=1)
     total_cpu_millicores = models.PositiveBigIntegerField(default=0, db_default=0)
@@ -232,3 +234,38 @@ class Part(models.Model):
 
     def __str__(self) -> str:
         return f"{self.part_class} {self.identity}"
+
+
+class SensorReport(models.Model):
+    """The readings of all sensors of a resource at one time, as a step reported them.
+
+    A trigger adds the energy used since the report before to the usage of the lease that holds the whole resource
+    (`migrations/energy.sql`). Reports are deleted after `sensor_retention_hours`; the energy is kept.
+    """
+
+    resource = models.ForeignKey(Resource, on_delete=models.CASCADE, related_name="sensor_reports", db_index=False)
+    at = models.DateTimeField("read", help_text="By the clock of the worker that read the sensors.")
+    power_watts = models.FloatField("power (W)", null=True, blank=True)
+    """The power that the whole resource draws; empty if it is not measured."""
+    longest_gap = models.FloatField(
+        help_text="Energy is computed if the report before is at most this old, in seconds."
+    )
+    readings: models.JSONField[Any, Any] = models.JSONField(default=list)
+    """A list [name, value or null, unit, state] for each sensor."""
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            # Not a number is larger than any number in PostgreSQL, so this refuses it.
+            models.CheckConstraint(
+                condition=Q(power_watts=None) | Q(power_watts__gte=0, power_watts__lte=1e6),
+                name="sensor_power_possible",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["resource", "id"], name="sensors_of_resource"),
+            models.Index(fields=["at"], name="sensors_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"sensors of resource {self.resource_id} at {self.at:%Y-%m-%d %H:%M:%S} UTC"

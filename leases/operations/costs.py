@@ -204,14 +204,19 @@ def _span(who: Caller, asked: UsageFilter) -> Span:
     if since >= (asked.until or max(now, since + _LATELY)):
         raise InvalidRequest("since must be earlier than until.", field="since")
     only = asked.model_dump(include=_ONLY) | {"owner_id": None if who.operator else who.id}
-    return Span(since=since, until=max(until, since), only=only)
+    return Span(since=since, until=max(until, since), now=now, only=only)
 
 
 _ONLY = set(UsageFilter.model_fields) - {"since", "until"}
 
 
-def _sum(pk: int | None, name: str, leases: int, seconds: float, cost: float, hourly: float) -> UsageSum:
-    return UsageSum(id=pk, name=name, leases=leases, seconds=float(seconds), cost=float(cost), hourly=float(hourly))
+def _sum(
+    pk: int | None, name: str, leases: int, seconds: float, cost: float, hourly: float, energy_wh: float | None
+) -> UsageSum:
+    return UsageSum(
+        id=pk, name=name, leases=leases, seconds=float(seconds), cost=float(cost), hourly=float(hourly),
+        energy_wh=energy_wh,
+    )  # fmt: skip
 
 
 def usage_dimensions() -> tuple[By, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import BooleanField, Case, Count, ExpressionWrapper, F, Model, OuterRef, QuerySet, Subquery, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
@@ -38,8 +39,9 @@ from leases.models.job import KeptOutput, Watch
 from leases.operations import installation
 from leases.operations.callers import Caller
 from leases.reasons import Reason
-from leases.reports import cleaning, progress, waiting_answer, waiting_facts
+from leases.reports import cleaning, progress, status, waiting_answer, waiting_facts
 from leases.reports.waiting_answer import Asker
+from leases.states import LeaseState
 from leases.workloads import outcomes
 
 
@@ -175,10 +177,17 @@ def interface_names(kind: str) -> tuple[str, ...]:
         return ()
 
 
+_HOLDING = (LeaseState.ACQUIRED, LeaseState.ACTIVE, LeaseState.RELEASED)
+
+
 def resources(found: QuerySet[Resource]) -> list[ResourceInfo]:
     """Return resources as frozen values."""
     words = Event.objects.filter(resource=OuterRef("pk"), kind="resource.check_failed").order_by("-id")
-    found = found.annotate(check_words=Case(When(check_failures__gt=0, then=Subquery(words.values("message")[:1]))))
+    holders = Lease.objects.filter(resource=OuterRef("pk"), state__in=_HOLDING).order_by()
+    found = found.annotate(
+        check_words=Case(When(check_failures__gt=0, then=Subquery(words.values("message")[:1]))),
+        lease_states=ArraySubquery(holders.values("state")),
+    )
     rows = list(
         found.select_related("blueprint", "failure")
         .defer("secrets")
@@ -208,6 +217,9 @@ def resource_info(row: Resource, run: Run | None = None, unclean: CleaningInfo |
         failure=failure(getattr(row, "failure", None)), suspect_since=row.suspect_since, problems=problems(row),
         health=row.health, health_reason=row.health_reason, credential_fields=tuple(row.credential_fields),
         no_reboots=row.no_reboots, cleaning=unclean,
+        status=status.status(
+            row, run, unclean, getattr(row, "lease_states", ()), rescued=bool(row.facts.get("rescue"))
+        ),
         identities=tuple(sorted(map(str, row.identities.all()))), locality=tuple(row.locality),
     )  # fmt: skip
 
@@ -302,7 +314,10 @@ def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
     return {
         one.lease_id: one
         for one in found.annotate(
-            said=F("job__kept_output__size"), left_out=F("job__kept_output__left_out"), scope=KT("sample__scope")
+            said=F("job__kept_output__size"),
+            left_out=F("job__kept_output__left_out"),
+            scope=KT("sample__scope"),
+            peak=KT("sample__peak"),
         )
     }
 
@@ -319,6 +334,7 @@ def workload(watch: Watch | None) -> WorkloadInfo | None:
         outcome=watch.outcome, message=watch.message, exit_code=exit_code,
         signal=outcomes.signal_of(exit_code) if watch.outcome == outcomes.Outcome.SIGNAL else 0,
         job=watch.job_id, command=asked["command"], image=asked["image"], cwd=asked["cwd"],
+        archive=asked.get("archive", ""), ports=asked.get("ports", ()), unit=asked.get("unit") is not None,
         variables=asked["variables"], started_at=None if job is None else job.started_at,
         ended_at=None if job is None else job.ended_at, output_size=said,
         output_kept=None if said is None or left_out is None else said - left_out,
@@ -333,8 +349,13 @@ def metrics(watch: Watch | None) -> MetricsInfo | None:
         scope=getattr(watch, "scope", None) or "", cpu_core_seconds=watch.cpu_seconds,
         memory_mib_seconds=watch.memory_mib_seconds, network_in_bytes=watch.network_in,
         network_out_bytes=watch.network_out, wall_seconds=watch.wall_seconds, sampled_at=watch.sampled_at,
-        complete=watch.complete,
+        complete=watch.complete, memory_peak_mib=_mib(getattr(watch, "peak", None)),
     )  # fmt: skip
+
+
+def _mib(said: str | None) -> int | None:
+    """Return a number of bytes, as the database gives a number in JSON, in MiB rounded up."""
+    return -(-int(said) // (1 << 20)) if said else None
 
 
 def kept_output(job_id: int, offset: int, limit: int) -> JobPart | None:

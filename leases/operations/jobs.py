@@ -21,7 +21,7 @@ from leases.operations import infos, interfaces
 from leases.operations.callers import Caller, not_theirs, own_leases
 from leases.validation import input_checks
 from leases.validation.input_checks import checked, printable
-from leases.workloads import jobs
+from leases.workloads import jobs, units
 
 
 @input_checks.checked
@@ -99,7 +99,7 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
     if job.state == Job.State.PENDING:
         job = jobs.advance(job_id)
     try:
-        part = jobs.host(job.lease_id).jobs.output(jobs.host_id(job), offset, limit, stream)
+        part = jobs.host(job.lease_id, units.watch_of(job)).jobs.output(jobs.host_id(job), offset, limit, stream)
     except InterfaceError as error:
         if (kept := infos.kept_output(job_id, offset, limit)) is not None:
             return kept

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from blueprints import registry
 from blueprints.contract import Acts as ActsOfKind
-from blueprints.contract import Consoles, DeclaredAct, Kind, Powers, Reboots, Resizes, Retypes, Tags, acts_of
+from blueprints.contract import Consoles, DeclaredAct, Kind, Powers, Reboots, Resizes, Retypes, Tags, offered_acts
 from drydock.core.errors import DrydockError, InvalidRequest, NotAllowed, NotFound, NotSupported
 from drydock.core.logging import hidden, redact
 from drydock_client.values import ActInfo, ConsoleInfo, MachineInfo, Progress
@@ -459,8 +459,9 @@ class _Target(NamedTuple):
 
 def _declared(resource: Resource) -> Mapping[str, DeclaredAct]:
     kind = registry.kind(resource.blueprint.kind)
-    lacking = kind.lacking(specs.config(kind.name, resource.blueprint.config))
-    return {} if ActsOfKind in lacking else acts_of(kind)
+    config = specs.config(kind.name, resource.blueprint.config)
+    lacking = kind.lacking(config)
+    return {} if ActsOfKind in lacking else offered_acts(kind, config)
 
 
 def _target(who: Caller, resource_id: int) -> _Target:

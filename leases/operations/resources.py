@@ -16,10 +16,11 @@ from pydantic import ValidationError
 from blueprints import registry
 from blueprints.amounts import CLASSES
 from blueprints.contract import Checks, Powers, Registers, Scans, Updates
+from blueprints.identities import OF_BMC, SWITCH_PORT
 from blueprints.models import Blueprint
 from blueprints.specs import BlueprintView, Draft
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound, NotSupported
-from drydock_client.values import HostKey, ResourceInfo
+from drydock_client.values import HostKey, RegistrationInfo, ResourceInfo
 from interfaces.errors import Unreachable, failed_connection
 from interfaces.keys import PublicKey
 from leases.engine.core import specs
@@ -89,10 +90,15 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
             leases=tuple(pk for pk in info.leases if pk in own),
             reserved_for=info.reserved_for if info.reserved_for in own else None,
             facts={name: value for name, value in info.facts.items() if name not in _hidden(info)},
+            identities=tuple(one for one in info.identities if not one.startswith(_OF_OPERATORS)),
             **_cleaning_told(info, own),
         )
         for info in found
     ]
+
+
+_OF_OPERATORS = (f"{OF_BMC} ", f"{SWITCH_PORT} ")
+"""Identities that begin so contain the address of a BMC or a port of a switch, which owners do not see."""
 
 
 def _hidden(info: ResourceInfo) -> frozenset[str]:
@@ -327,6 +333,24 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
     be changed or removed. Raises NotFound, NotSupported, InvalidRequest with the field, and Conflict if the
     resource is already registered.
     """
+    return get(who, _register(who, blueprint, given))
+
+
+@checked
+def check_registration(who: Caller, blueprint: str, given: Mapping[str, Any]) -> RegistrationInfo:
+    """Check a registration as `register` does, and store nothing. Raises what `register` raises."""
+    with transaction.atomic():
+        row = Resource.objects.prefetch_related("identities").get(pk=_register(who, blueprint, given))
+        transaction.set_rollback(True)
+    named = tuple(sorted(map(str, row.identities.all())))
+    return RegistrationInfo(
+        blueprint=blueprint, name=row.name, identity=row.identity or "", identities=named, attributes=row.attributes,
+        traits=tuple(row.traits),
+    )  # fmt: skip
+
+
+def _register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> int:
+    """Register a resource, and return its id."""
     operator_only(who, "register resources")
     row = Blueprint.objects.filter(name=blueprint).first()
     if row is None:
@@ -345,7 +369,7 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
             hints.after_commit("serve", row.resource_type)
     except IntegrityError as error:
         raise _taken(error, draft) from None
-    return get(who, room.resource_id)
+    return room.resource_id
 
 
 @checked
@@ -539,6 +563,8 @@ def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
             names |= Q(identities__namespace=one.namespace, identities__value=one.value)
         for other in Resource.objects.filter(names).select_related("blueprint")[:1]:
             there = f"resource {other.pk} ({other}) of blueprint {other.blueprint.name}"
+            same = next(one for one in draft.identities if str(one) in set(map(str, other.identities.all())))
+            there += f", which has the same {same.namespace.partition(':')[0].replace('_', ' ')}"
             return Conflict(f"{draft.name or draft.identity} is already {there}.", field="identities")
         return Conflict("Another resource already has one of the host's identities.", field="identities")
     if constraint(error) != "resource_identity_once":

@@ -1,4 +1,4 @@
-"""The usage and the cost of leases within a time span."""
+"""The usage, the cost and the energy of leases within a time span."""
 
 from __future__ import annotations
 
@@ -33,30 +33,41 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A time span, and the values by which its records are filtered (see `_FILTERS`)."""
+    """A time span, and the values by which its records are filtered (see `_FILTERS`).
+
+    `now` is the time up to which records without an end count.
+    """
 
     since: dt.datetime
     until: dt.datetime
+    now: dt.datetime
     only: Mapping[str, Any]
 
 
 _SECONDS = "greatest(extract(epoch FROM least(coalesce(u.ended_at, %s), %s) - greatest(u.started_at, %s)), 0)"
 
+_WHOLE = "greatest(extract(epoch FROM coalesce(u.ended_at, %s) - u.started_at), 0.000001)"
+
 
 def _from(span: Span) -> tuple[str, tuple[Any, ...]]:
-    """Return SQL and its parameters for the records of the span, with the `seconds` of each within the span."""
+    """Return SQL and its parameters for the records of the span.
+
+    Each has its `seconds` within the span, and those of its `whole` time.
+    """
     chosen = [name for name, value in span.only.items() if value not in (None, "")]
     where = "".join(f" AND {_FILTERS[name]} = %s" for name in chosen)
     sql = f"""
-        FROM (SELECT u.*, {_SECONDS}::float8 AS seconds FROM leases_usage u
+        FROM (SELECT u.*, {_SECONDS}::float8 AS seconds, {_WHOLE}::float8 AS whole FROM leases_usage u
             WHERE u.started_at < %s AND (u.ended_at IS NULL OR u.ended_at > %s){where}) u"""
-    bounds = (span.until, span.until, span.since, span.until, span.since)
+    bounds = (span.until, span.until, span.since, span.now, span.until, span.since)
     return sql, (*bounds, *(span.only[name] for name in chosen))
 
 
-_SUMS = """count(DISTINCT u.lease_id), coalesce(sum(u.seconds), 0), coalesce(sum(u.seconds / 3600 * u.part * u.price), 0),
-    coalesce(sum(u.part * u.price) FILTER (WHERE u.ended_at IS NULL), 0)"""
-"""The number of leases, the seconds, the cost in US dollars, and the current cost per hour."""
+_ENERGY = "u.energy_wh * u.seconds / u.whole"
+"""The energy within the span, in watt-hours: as large a part of the record's as the span has of its time."""
+_SUMS = f"""count(DISTINCT u.lease_id), coalesce(sum(u.seconds), 0), coalesce(sum(u.seconds / 3600 * u.part * u.price), 0),
+    coalesce(sum(u.part * u.price) FILTER (WHERE u.ended_at IS NULL), 0), sum({_ENERGY})"""
+"""The number of leases, the seconds, the cost in US dollars, the current cost per hour, and the energy (None: unknown)."""
 
 
 def groups(span: Span, by: str, limit: int) -> list[tuple[Any, ...]]:
@@ -78,14 +89,14 @@ def total(span: Span) -> tuple[Any, ...]:
 
 
 def records(span: Span, *, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return the records of the span by id, starting after id `after`, each with `seconds` and `cost` in the span."""
+    """Return the records of the span by id, starting after id `after`, with `seconds`, `cost` and energy in the span."""
     sql, params = _from(span)
     names = ", ".join(f'u."{name}"' for name in COLUMNS)
     found = rows(
-        f"SELECT {names}, u.seconds, u.seconds / 3600 * u.part * u.price {sql} WHERE u.id > %s ORDER BY u.id LIMIT %s",
+        f"SELECT {names}, u.seconds, u.seconds / 3600 * u.part * u.price, {_ENERGY} {sql} WHERE u.id > %s ORDER BY u.id LIMIT %s",
         (*params, after, limit),
     )
-    return [dict(zip((*COLUMNS, "seconds", "cost"), row, strict=True)) for row in found]
+    return [dict(zip((*COLUMNS, "seconds", "cost", "energy_wh"), row, strict=True)) for row in found]
 
 
 def now() -> dt.datetime:

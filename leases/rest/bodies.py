@@ -44,6 +44,14 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class ConsoleInput(Body):
+    """What is typed at a console."""
+
+    session: Annotated[str, Field(max_length=36, description="A session that attaching has returned.")]
+    sequence: Annotated[StrictInt, Field(ge=1, lt=1 << 62, description="One more than the number of the input before.")]
+    content: Annotated[Octets, Field(description="The bytes in base64: at most 8 KiB.")]
+
+
 class Message(Body):
     """An optional message that explains the request."""
 
@@ -189,12 +197,20 @@ class NewAgentOrder(Body):
 class Attestation(Body):
     """The nonce and the measurements that a quote must contain. Without a nonce, the server creates one."""
 
+    kind: Annotated[
+        Literal["tdx", "tpm"],
+        Field(description="tdx: a confidential virtual machine. tpm: the TPM of an enrolled host."),
+    ] = "tdx"
     nonce: Annotated[
         str, Field(pattern="^([0-9A-Fa-f]{2}){16,64}$|^$", description="16 to 64 bytes in hexadecimal digits.")
     ] = ""
     mr_td: Annotated[
         list[Annotated[str, Field(pattern="^[0-9A-Fa-f]{96}$")]],
         Field(max_length=16, description="The accepted values of MR_TD in hexadecimal digits. Empty: any."),
+    ] = []
+    pcr: Annotated[
+        list[Annotated[str, Field(pattern="^[0-9]{1,2}=([0-9A-Fa-f]{64}){1,2}$|^[0-9]{1,2}=[0-9A-Fa-f]{96}$")]],
+        Field(max_length=24, description="Expected values of PCRs, as in 7=65CA.... Others: as enrolled."),
     ] = []
 
 

@@ -13,6 +13,7 @@ _SPECIAL = {
     "post blueprints/*/resources": "register_resource",
     "post blueprints/*/host-keys": "scan_host_keys",
     "post leases/*/console": "read_lease_console",
+    "post leases/*/console/input": "write_lease_console",
     "post leases/*/private_key": "read_lease_private_key",
     "post leases/*/heartbeat": "send_lease_heartbeat",
     "get hardware": "list_hardware",

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, field_validator
 
+from leases.validation.fields import Moment
 from leases.validation.offer_query import PLACE, OfferFilter, OfferSearch
 from leases.validation.scalars import Flag, Number, Whole
 from leases.validation.usage_query import By, UsageFilter
@@ -154,6 +155,21 @@ class Part(Query):
     limit: Bytes = 1 << 20
 
 
+class ConsoleRead(Query):
+    """The part of a console's output to read, and how long to wait for it."""
+
+    offset: Offset = 0
+    limit: Annotated[Whole, Field(ge=1, le=256 << 10, description="Maximum number of bytes.")] = 64 << 10
+    session: Annotated[str, Field(max_length=36, description="A session that attaching has returned.")] = ""
+    revision: Annotated[
+        Whole, Field(ge=-1, lt=1 << 63, description="Answer at once if this is no longer the revision.")
+    ] = -1
+    wait: Annotated[
+        Number,
+        Field(ge=0, le=60, description="Wait for output for up to this number of seconds, and the server's limit."),
+    ] = 0.0
+
+
 class Output(Part):
     """The part of a job's output to read, and from which stream."""
 
@@ -182,6 +198,31 @@ class ResourceFilter(Query):
     name: Word = ""
     state: Literal["", "pending", "active", "released", "destroyed", "broken"] = ""
     gone: Annotated[Flag, Field(description="Include resources that no longer exist.")] = False
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
+class ErasureFilter(Query):
+    """Filters for erasure records."""
+
+    resource: Id | None = None
+    name: Annotated[Word, Field(description="Name of the machine at the time.")] = ""
+    lease: Id | None = None
+    serial: Annotated[Word, Field(description="Serial number or WWN of a disk.")] = ""
+    since: Annotated[Moment, Field(description="Only records that were written at this time or later.")] = None
+    verified: Annotated[
+        Flag | None, Field(description="true: only proven erasures. false: only disks that are not proven erased.")
+    ] = None
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
+class SensorFilter(Query):
+    """Filters for what the sensors of a resource measured."""
+
+    since: Annotated[
+        Moment, Field(description="What was measured at this time or later. Omit it for what was measured last.")
+    ] = None
     limit: Limit = 200
     cursor: Cursor | None = None
 

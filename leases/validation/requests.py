@@ -167,6 +167,9 @@ class LeaseRequest(BaseModel):
         said = self.model_dump(mode="json", exclude={"idempotency_key", "count", *unsaid})
         if self.workload is not None:
             said["workload"]["env"] = _sealed(self.workload.env)
+            for name in ("archive", "ports"):  # later fields, which stored fingerprints do not cover
+                if not said["workload"][name]:
+                    del said["workload"][name]
         return digest(said)
 
     @property

@@ -82,6 +82,7 @@ def change(root: Any, config: Any) -> None:
     settle()
 
 
+@pytest.mark.slow
 def test_a_changed_number_of_vfs_waits_for_their_leases(host, devices, tree, ask, until, root):
     base = {"captured": str(tree), "classes": ["nic", "vf"]}
     made = devices(**base, vfs=[{"address": CARD, "count": 2}])

@@ -8,6 +8,7 @@ from leases.models import LeaseEvidence
 from tests.admin.conftest import act, page, rows_of
 from tests.client.quotes import MR_TD
 from tests.leases.test_attestation import lease, made, settled, tdx
+from tests.rest.test_tpm_attestation import kept
 
 __all__ = ["lease", "made", "settled", "tdx"]
 
@@ -32,3 +33,20 @@ def test_a_failed_check_is_shown(site: Client, lease, tdx, settled):
     assert "not trustworthy (measurement)" in site.get(page(lease)).content.decode()
     refused = site.post(act("attest", lease), {"mr_td": "abc"}, follow=True).content.decode()
     assert "Give 48 bytes" in refused
+
+
+def test_evidence_of_a_tpm_and_what_its_host_must_show_are_shown(site: Client, lease):
+    kept(lease)
+    assert "The TPM quote passed 9 of 11 checks." in site.get(page(lease)).content.decode()
+    host = lease.resource
+    host.facts = {"attestation": {
+        "tpm": {"bank": "sha256", "pcrs": {"0": "10" * 32, "7": "17" * 32}, "registered": [7], "issuer": "CN=vendor",
+                "ak_sha256": "ab" * 32},
+        "tdx": {"mr_td": MR_TD.hex(), "registered": True},
+    }}  # fmt: skip
+    host.save(update_fields=["facts"])
+    shown = site.get(page(host)).content.decode()
+    for text in ("PCR 7 (sha256)", "17" * 32, "CN=vendor", "ab" * 32, "MR_TD", MR_TD.hex(), "first seen", "registered"):
+        assert text in shown
+    refused = site.post(act("attest", lease), {"kind": "tpm"}, follow=True).content.decode()
+    assert "was not enrolled with a TPM" in refused

@@ -23,7 +23,12 @@ from leases.models import (
     Authorization,
     Budget,
     Capacity,
+    Console,
+    ConsoleAttachment,
+    ConsoleInput,
+    ConsoleOutput,
     Debt,
+    ErasureRecord,
     Event,
     Failure,
     Finding,
@@ -41,6 +46,7 @@ from leases.models import (
     ResourceIdentity,
     Run,
     Search,
+    SensorReport,
     Share,
     SlotLock,
     Stray,
@@ -117,7 +123,24 @@ def many(lease, count):
         )
         for _ in range(count)
     )  # fmt: skip
+    ErasureRecord.objects.bulk_create(
+        ErasureRecord(
+            resource=resource, blueprint=pool.name, kind=pool.kind, lease=lease, owner="ada", disk=f"sd{n}",
+            serial=f"S{n}", method="overwrite", started_at=Now(), ended_at=Now(), verified=True, run_id=1,
+            phase="clean", step="wipe", requested_by="ada",
+        )
+        for n in range(count)
+    )  # fmt: skip
+    SensorReport.objects.bulk_create(
+        SensorReport(resource=resource, at=Now(), longest_gap=60, power_watts=n, readings=[["Fan", n, "RPM", "ok"]])
+        for n in range(count)
+    )
+    Console.objects.get_or_create(lease=lease, resource=resource)
+    printed = ConsoleOutput.objects.count()
     for n in range(count):
+        ConsoleAttachment.objects.create(lease=lease, user="ada", until=Now())
+        ConsoleInput.objects.create(lease=lease, content=SECRET.encode())
+        ConsoleOutput.objects.create(lease=lease, start=printed + n, end=printed + n + 1, content=b"x")
         record_event("lease.note", f"note {n}", lease_id=lease.pk, resource_id=resource.pk, blueprint_id=pool.pk)
         group = Group.objects.create(name=f"g{n}")
         Authorization.objects.create(blueprint=pool, group=group)

@@ -14,7 +14,12 @@ from leases.models import (
     Agent,
     AgentOrder,
     Capacity,
+    Console,
+    ConsoleAttachment,
+    ConsoleInput,
+    ConsoleOutput,
     Debt,
+    ErasureRecord,
     Event,
     Failure,
     Finding,
@@ -29,6 +34,7 @@ from leases.models import (
     ResourceCredential,
     ResourceIdentity,
     Run,
+    SensorReport,
     Share,
     SlotLock,
     Sync,
@@ -41,7 +47,8 @@ MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.
 BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
     SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, ResourceCredential, Agent, AgentOrder,
-    JoinCode, ReportedHardware, LeaseEvidence,
+    JoinCode, ReportedHardware, LeaseEvidence, ErasureRecord, Console, ConsoleAttachment, ConsoleInput, ConsoleOutput,
+    SensorReport,
 )  # fmt: skip
 
 

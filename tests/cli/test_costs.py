@@ -23,9 +23,9 @@ def test_what_was_spent_is_summed_up(cli, dear):
     told = cli("usage", "--by", "lease", "--since", "7d", "--blueprint", dear)
     assert "Current cost: $2.0000 per hour." in told.stderr
     headers, row = cli("usage", "--csv", "--blueprint", dear).stdout.splitlines()
-    assert headers == "id,name,leases,seconds,cost,hourly"
-    assert row.endswith(",2")
-    assert "No lease had a price." in cli("usage", "--blueprint", "other").stderr
+    assert headers == "id,name,leases,seconds,cost,hourly,energy_wh"
+    assert row.endswith(",2,")
+    assert "No lease had a price or measured its energy." in cli("usage", "--blueprint", "other").stderr
     assert "by" in cli("usage", "--by", "colour", code=2).stderr
     assert "since" in cli("usage", "--since", "yesterday", code=2).stderr
 

@@ -115,6 +115,7 @@ def test_ten_megabytes_on_standard_input_are_refused_in_a_line(cli, fakes):
     assert "file: " in cli("blueprints", "change", name, "--file", "-", code=2, stdin=deep).stderr
 
 
+@pytest.mark.slow
 def test_what_no_blueprint_can_ever_give_is_refused_with_every_verdict(cli, fakes):
     name = fakes("capacity=" + json.dumps({"slots": 2}))
     words = ("explain", "fake", "--slots", "900000", "--blueprint", name)

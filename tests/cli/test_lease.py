@@ -133,6 +133,7 @@ def test_what_a_killed_command_leaves_is_ended_by_the_next(cli, host):
     assert cli.json("leases") == []
 
 
+@pytest.mark.slow
 def test_a_killed_command_gives_its_lease_up_by_its_heartbeat(cli, host):
     """Without --keep there is a limit, and it is shown."""
     usual = cli("lease", host, "--name", "usual", "--", "true")

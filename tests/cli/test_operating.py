@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 
 def test_blueprints_are_added_changed_switched_and_removed(cli):
     made = cli.json("blueprints", "add", "pool", "fake", "boot_polls=1", "--max", "2", "--idle-timeout", "10m")
@@ -91,6 +93,7 @@ def test_a_database_that_does_not_answer_is_told_in_a_line(servers):
     assert "DATABASE_URL" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_on_servers_of_ones_own_users_are_known_and_workers_are_ones_own(servers):
     assert "not ready for this version" in servers("leases", code=1).stderr
     assert "migrations applied\nchief is an operator." in servers("migrate", "--operator", "chief").stdout

@@ -38,6 +38,7 @@ _SYSTEMD = "needs systemd, and accounts of the system: tests/operation/test_depl
 _DOCKER = "needs Docker: tests/operation/test_deploy.py"
 _CLUSTER = "needs a cluster: tests/operation/test_deploy.py"
 _HOST = "needs a host behind SSH: tests/cli/test_ssh_host.py"
+_RACK = "needs lists of Ironic or MAAS: tests/cli/test_hosts.py, tests/cli/test_host_files.py"
 _CONTAINER = "needs a container engine: tests/leases/test_workloads.py"
 _HELD = "needs a step that waits for a person: tests/cli/test_operating.py"
 _MAKE = "a target of make: .ci/run has it"
@@ -141,6 +142,9 @@ TOGETHER = [
         "drydock attest": "needs a TDX guest: tests/rest/test_attestation.py", "NONCE=": "for the command below it",
         "PCS=": "needs Intel's service", "curl": "needs Intel's service: tests/client/test_attestation.py",
     }),
+    Page(path="docs/how-to/move-from-ironic-or-maas.md", elsewhere={
+        "drydock credentials": _RACK, "drydock blueprints": _RACK, "drydock hosts": _RACK,
+    }),
     Page(path="docs/how-to/upgrade.md"),
     Page(path="docs/how-to/acts.md", words={r"^drydock resources acts card-1$": "drydock resources acts 1"}, elsewhere={
         "drydock resources act card-1": "tests/cli/test_operating.py",
@@ -170,9 +174,10 @@ TOGETHER = [
 ]  # fmt: skip
 """In this order: later ones end what earlier ones use."""
 WITHOUT = {
-    "docs/how-to/cloud.md", "docs/how-to/costs.md", "docs/how-to/kind.md",
+    "docs/how-to/cloud.md", "docs/how-to/costs.md", "docs/how-to/from-a-box-to-a-lease.md", "docs/how-to/kind.md",
     "docs/how-to/lease-a-gpu.md", "docs/how-to/validate-a-host.md",
     "docs/how-to/validate-a-provider.md", "docs/how-to/write-a-bmc-driver.md", "docs/how-to/write-a-hardware-driver.md",
+    "docs/how-to/validate-a-server.md", "docs/how-to/write-a-switch-driver.md",
 }  # fmt: skip
 """Pages with no command in a block of its own: test_docs looks at what they name."""
 

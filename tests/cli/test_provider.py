@@ -87,6 +87,7 @@ def test_it_says_what_it_would_spend_and_asks(cli, amazon, account, terminal):
     assert amazon.double.objects() == {}
 
 
+@pytest.mark.slow
 def test_what_was_agreed_to_is_tried_and_reported(cli, amazon, account):
     done = run(cli, [*account, "--only", "ssh", "--only", "tags", "--yes"])
     assert done.returncode == 0, done.stderr

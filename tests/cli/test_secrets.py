@@ -23,6 +23,7 @@ def chief(servers: Cli, state: Path) -> Cli:
     return servers.also(DATABASE_URL=f"postgresql://drydock@/rotated?host={sockets}", DRYDOCK_USER="chief")
 
 
+@pytest.mark.slow
 def test_a_key_is_replaced(chief: Cli, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("sesame")
     add = ["credentials", "add", "one", f"token=@{tmp_path / 'token'}"]

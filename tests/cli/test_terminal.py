@@ -127,6 +127,7 @@ def test_names_refuse_control_and_direction_characters(odd: str) -> None:
     assert requests.parse({"type": "fake", "name": "Zoë 漢字 👩‍🔧"}).name
 
 
+@pytest.mark.slow
 def test_a_tenants_command_does_not_reach_an_operators_terminal(cli: Cli, host: str) -> None:
     command = "\x1b[2J\x9b1m\u202e"
     lease = str(cli.json("lease", host, "--keep")["leases"][0]["id"])

@@ -33,6 +33,10 @@ def test_what_could_not_begin_is_refused_or_says_why(cli, host):
     assert "could not be started" in done.stderr
     assert "image" in cli("lease", host, "--container", "No Image", code=2).stderr
     assert "--run" in cli("lease", host, "--run", "a", "--", "b", code=2).stderr
+    assert "1024" in cli("lease", host, "--container", "alpine", "--port", "80", code=2).stderr
+    assert "ports require" in cli("lease", host, "--run", "true", "--port", "8080", code=2).stderr
+    done = cli("lease", host, "--archive", 64 * "a", "--ttl", "1h", code=6)
+    assert "need a host that has systemd" in done.stderr
     said = json.loads(cli("lease", host, "--run", " ", "--json", code=2).stdout)
     assert said["error"]["field"].startswith("workload")
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from blueprints import registry
-from blueprints.cloud.userdata import user_data
+from blueprints.cloud import interruption
+from blueprints.userdata import user_data
 from interfaces.keys import new_key_pair
 from tests.peers import require
 
@@ -45,8 +46,9 @@ def checked(text: str, folder: Path) -> tuple[int, str]:
 def test_cloud_init_takes_our_user_data(also, ends_at, host_key, kind, tmp_path):
     reader = registry.kind(kind).Config.interruption if kind else ""
     assert bool(reader) is bool(kind)
+    programs = interruption.cloud_config(reader) if reader else None
     text = user_data(
-        user="drydock", public_key=CONTROL.public, host_key=host_key, ends_at=ends_at, also=also, reader=reader
+        user="drydock", public_key=CONTROL.public, host_key=host_key, ends_at=ends_at, also=also, programs=programs
     )
     code, said = checked(text, tmp_path)
     assert code == 0, said
@@ -74,3 +76,11 @@ def test_what_it_would_not_take_is_told(tmp_path):
     code, said = checked('#cloud-config\n{"users": 7}\n', tmp_path)
     assert code == 1
     assert "7 is not of type" in said
+
+
+def test_cloud_init_takes_the_user_data_of_a_machine_whose_control_account_is_root(tmp_path):
+    text = user_data(user="root", public_key=CONTROL.public, host_key=HOST)
+    said = json.loads(text.removeprefix("#cloud-config\n"))
+    assert said["disable_root"] is False, "root could not log in otherwise"
+    code, said = checked(text, tmp_path)
+    assert code == 0, said

@@ -9,8 +9,8 @@ import pytest
 from blueprints.answers import Failed, Ready, Wait
 from blueprints.cloud.client import Console, TellsHostKeys
 from blueprints.cloud.guest import known, pin, printed, sources
-from blueprints.cloud.userdata import user_data
 from blueprints.cloud.values import Underway
+from blueprints.userdata import user_data
 from interfaces.keys import new_key_pair
 
 LINE = " ".join(new_key_pair("guest").public.split()[:2])

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from blueprints import registry
 from blueprints.amounts import Amounts
 from blueprints.cloud.config import CloudRequirements
-from blueprints.cloud.userdata import LIMIT, READY_MARK, user_data
 from blueprints.matching import misses
 from blueprints.offers import Offer
 from blueprints.specs import Asked
+from blueprints.userdata import LIMIT, READY_MARK, user_data
 from drydock.core.errors import InvalidRequest
 from interfaces.keys import new_key_pair
 

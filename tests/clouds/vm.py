@@ -24,9 +24,9 @@ from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Ready, Wait
 from blueprints.cloud import guest
 from blueprints.cloud.config import CloudConfig, ImageWords
-from blueprints.cloud.userdata import READY_MARK, user_data
 from blueprints.hostshell import HostShell
 from blueprints.specs import BlueprintView, ResourceView, Spec
+from blueprints.userdata import READY_MARK, user_data
 from interfaces.keys import KeyPair, new_key_pair
 from tests.interfaces.sshd import free_port
 

@@ -36,7 +36,7 @@ def pages(number: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", [0, 3, 10_000])
+@pytest.mark.parametrize("number", [0, 3, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_no_page_asks_more_than_twelve_statements_or_counts_without_a_bound(staff, site, number):
     fleet(number)
     ContentType.objects.get_for_models(*MODELS)

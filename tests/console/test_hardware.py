@@ -32,7 +32,9 @@ def text(response):
     return " ".join(re.sub(r"<[^>]*>", " ", response.content.decode()).split())
 
 
-@pytest.mark.parametrize(("number", "each"), [(0, 0), (1, 3), (1_250, 8), (1, 10_000)])
+@pytest.mark.parametrize(
+    ("number", "each"), [(0, 0), (1, 3), (1_250, 8), pytest.param(1, 10_000, marks=pytest.mark.slow)]
+)
 def test_the_pages_take_at_most_twelve_statements(site, staff, number, each):
     hosts(number, each)
     addresses = [ALL, f"{ALL}?q=host-1&show=problems", f"{ALL}?p=9"]

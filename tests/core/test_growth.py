@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blueprints.cloud.userdata import LIMIT, cloud_config
 from blueprints.layered.workingcopy.names import allowed, checked_ref, is_pattern, protocol_of
 from blueprints.layered.workingcopy.work import _progress, _words
+from blueprints.userdata import LIMIT, cloud_config
 from drydock.core.errors import DrydockError
 from drydock.core.logging import redact
 from drydock.core.units import duration, mebibytes

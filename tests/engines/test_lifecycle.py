@@ -65,6 +65,7 @@ def test_the_last_user_may_be_killed(config):
     assert running(config) == []
 
 
+@pytest.mark.slow
 def test_four_processes_at_once_start_one_engine(config):
     users = [user(config, f"{POSTGRESQL},{BROKER}") for _ in range(4)]
     for each in users:
@@ -93,6 +94,7 @@ def test_a_killed_keeper_takes_the_engines_along_and_the_next_use_finds_the_data
     assert _answer(config) == "42"
 
 
+@pytest.mark.slow
 def test_everything_killed_at_once_as_in_a_power_cut(config):
     only = user(config)
     wait_ready(only)
@@ -106,6 +108,7 @@ def test_everything_killed_at_once_as_in_a_power_cut(config):
     assert _answer(config) == "42"
 
 
+@pytest.mark.slow
 def test_marks_left_by_a_reboot_that_name_a_living_stranger(config):
     ensure(config, POSTGRESQL)
     query(config, "CREATE TABLE kept AS SELECT 42 AS n")
@@ -173,6 +176,7 @@ def test_a_forked_child_keeps_the_engines(config):
     assert wait_until_stopped(config)
 
 
+@pytest.mark.slow
 def test_asked_to_end_the_keeper_stops_the_engines(config):
     ensure(config, POSTGRESQL)
     keeper(config).send_signal(signal.SIGTERM)

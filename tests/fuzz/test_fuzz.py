@@ -19,9 +19,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from blueprints.cloud.userdata import cloud_config
 from blueprints.layered.workingcopy.names import checked_ref, protocol_of
 from blueprints.layered.workingcopy.work import _progress, _words
+from blueprints.userdata import cloud_config
 from drydock.celery import app
 from drydock.core.errors import DrydockError
 from interfaces.command.metering import parse
@@ -136,6 +136,7 @@ def site(tmp_path: Path, blueprint: Callable[..., object]) -> Iterator[tuple[Sit
         worker.stop()
 
 
+@pytest.mark.slow
 def test_nothing_that_is_sent_ends_a_process_or_is_a_500(site: tuple[Site, list[psutil.Process]]) -> None:
     tried, processes = site
     kept = [line for line in CORPUS.read_text().split("\n") if line and not line.startswith("#")]

@@ -73,7 +73,23 @@ def test_names_of_images(name) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "-x", "--privileged", "a b", "Upper/Case", "a//b", "x:", "x@sha256:1", "$(id)", "a" * 300]
+    "name",
+    [
+        "",
+        "-x",
+        "--privileged",
+        "a b",
+        "Upper/Case",
+        "a//b",
+        "x:",
+        "x@sha256:1",
+        "$(id)",
+        "a" * 300,
+        "docker-daemon:private",
+        "containers-storage:x",
+        "oci-archive:x",
+        "dir:x",
+    ],
 )
 def test_what_names_no_image(name) -> None:
     assert not container.is_image(name)
@@ -82,6 +98,8 @@ def test_what_names_no_image(name) -> None:
 @pytest.mark.parametrize(("name", "is_its"), [
     ("PATH", True), ("HOME", True), ("XDG_RUNTIME_DIR", True), ("CONTAINER_HOST", True), ("CONTAINERS_CONF", True),
     ("LD_PRELOAD", True), ("DRYDOCK_JOB", True), ("TOKEN", False), ("MY_PATH", False), ("CONTAINERIZED", False),
+    ("GCONV_PATH", True), ("BASH_ENV", True), ("SHELLOPTS", True), ("OPENSSL_CONF", True), ("GIO_MODULE_DIR", True),
+    ("LANG", False), ("TZ", False), ("HTTP_PROXY", False),
 ])  # fmt: skip
 def test_variables_that_lead_podman_astray(name, is_its) -> None:
     assert container.is_podmans(name) is is_its

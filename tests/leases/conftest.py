@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from blueprints.cloud import operations
 from blueprints.models import Blueprint
 from drydock.core import clock
+from leases.consoles import pump
 from leases.engine.core import installation
 from leases.engine.lifecycle import step_results
 from leases.engine.scheduling import request as lease_request
@@ -31,6 +32,7 @@ def _database(transactional_db: None, tmp_path: Any, monkeypatch: pytest.MonkeyP
     installation.forget()
     with hints.collected():
         yield
+    pump.stop_all(20)
     installation.forget()
 
 

@@ -230,6 +230,7 @@ def test_only_hosts_are_attested(blueprint, ask, until, client, settled):
         client.attest(lease.pk)
 
 
+@pytest.mark.slow
 def test_a_real_host_is_attested_as_the_account_of_its_lease(blueprint, ask, until, client, tdx, settled):
     folder = new_folder()
     with peers.removed(folder):

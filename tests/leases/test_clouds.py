@@ -107,6 +107,7 @@ def test_a_request_that_is_cancelled_while_it_is_built_leaves_nothing(cloud, mac
     assert machines.running == []
 
 
+@pytest.mark.slow
 def test_one_fleet_of_all_clouds_gives_the_cheapest_or_what_the_operators_want_first(machines, ask, until):
     with ExitStack() as stack:
         fleet = [stack.enter_context(make(machines)) for make in CLOUDS.values()]

@@ -89,7 +89,7 @@ def test_without_a_reservation_small_ones_fill_what_the_big_one_cannot_use(pool,
     assert ask(slots=4).state == "active"
 
 
-@pytest.mark.parametrize("round_", range(3))
+@pytest.mark.parametrize("round_", [0, *(pytest.param(later, marks=pytest.mark.slow) for later in (1, 2))])
 def test_release_and_arrival_at_the_same_instant_leave_no_room_idle(pool, owner, ask, round_):
     pool(4)
     held = [ask() for _ in range(4)]

@@ -69,10 +69,10 @@ def in_child(work: Any) -> int:
 def _begin_anew() -> None:
     """A process that has pruned rests for a minute, and this one prunes when it finishes what a killed one began: the
     next would pass fewer points, or other ones, than were counted."""
-    for rest in (pruning.EVENTS, pruning.USAGE, *(walk.rest for walk in pruning.WALKS)):
+    for rest in [one for one in vars(pruning).values() if isinstance(one, pruning.Rest)]:
         rest.until = 0.0
     for walk in pruning.WALKS:
-        walk.place = 0
+        walk.rest.until, walk.place = 0.0, 0
 
 
 @pytest.fixture

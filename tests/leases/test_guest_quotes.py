@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from blueprints.attestation import tsm
 from drydock.core.errors import Conflict, NotSupported
 from interfaces.command import ShellCommand
 from interfaces.endpoints import LocalEndpoint, SshEndpoint
 from interfaces.transports import transport_to
-from leases.attestation import guest
 from leases.attestation.guest import GuestQuote, fetch
 from tests.blueprints import host_peers as peers
 from tests.interfaces.conftest import Peer, always, home, peer, sshd
@@ -80,7 +80,7 @@ def test_a_guest_without_tdx_says_what_is_missing(here, folder, said):
 
 def test_a_guest_that_makes_no_quote_is_given_up(here, tdx, monkeypatch):
     tdx.answer = lambda _: None
-    monkeypatch.setattr(guest, "_SCRIPT", guest._SCRIPT.replace("-lt 25", "-lt 2"))
+    monkeypatch.setattr(tsm, "SCRIPT", tsm.SCRIPT.replace("-lt 25", "-lt 2"))
     with pytest.raises(NotSupported, match="made no quote in time"):
         fetch(here, ASKED, folder=str(tdx.folder))
 
@@ -90,10 +90,10 @@ def test_an_answer_that_is_no_quote_is_refused(here, tdx, monkeypatch):
                          ("echo tdx_guest", "has 0 bytes"),
                          ("echo tdx_guest; head -c 200000 /dev/zero | tr '\\0' a", "returned more than 65536"),
                          ("yes | head -c 1000", "come from y; only TDX")):  # fmt: skip
-        monkeypatch.setattr(guest, "_SCRIPT", script)
+        monkeypatch.setattr(tsm, "SCRIPT", script)
         with pytest.raises((Conflict, NotSupported), match=said):
             fetch(here, ASKED)
-    monkeypatch.setattr(guest, "_SCRIPT", "echo broken >&2; exit 9")
+    monkeypatch.setattr(tsm, "SCRIPT", "echo broken >&2; exit 9")
     with pytest.raises(NotSupported, match="could not run the script that makes a quote: broken"):
         fetch(here, ASKED)
 

@@ -40,6 +40,7 @@ def test_a_message_received_is_heard():
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.slow
 def test_a_deaf_worker_ends_itself_and_says_why():
     with hints.collected():
         hints._local.collected = None

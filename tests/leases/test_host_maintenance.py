@@ -43,16 +43,16 @@ def host(blueprint, django_user_model, until):
 def cards(blueprint, cloud, host):
     """Make devices of a host, by discovery, whose blueprint has these faults."""
 
-    def make(count, *faults, kind="fake_activated", depth=1, **config):
-        pool = blueprint("cards", kind=kind, max_resources=0,
-                         config={"provider": "cards", "poll_seconds": 0, "faults": list(faults), **config})  # fmt: skip
+    def make(count, *faults, kind="fake_activated", depth=1, name="cards", **config):
+        pool = blueprint(name, kind=kind, max_resources=0,
+                         config={"provider": name, "poll_seconds": 0, "faults": list(faults), **config})  # fmt: skip
         settle()
         for n in range(1, count + 1):
             whole = "host"
             for level in range(1, depth):
                 cloud.plant(f"shelf-{n}-{level}", part_of=whole, capacity=Amounts(slots=0))
                 whole = f"shelf-{n}-{level}"
-            cloud.plant(f"card-{n}", part_of=whole)
+            Cloud(name).plant(f"card-{n}", part_of=whole)
         Sync.objects.update(due_at=PAST)
         assert discovery.discover(pool.pk)
         return Resource.objects.filter(blueprint=pool, name__startswith="card-")
@@ -332,3 +332,61 @@ def test_a_step_that_holds_after_its_host_was_switched_by_hand_gets_its_own_answ
         assert held.sentence.startswith(asked)
         installation.resolve(root, resource_id=held.resource_id, message="done")
     finish(found)
+
+
+def test_a_run_that_goes_on_after_its_maintenance_does_not_wait_for_it_any_more(cards, host):
+    """Else a later reboot would not gather it, and people would read that it waits for maintenance."""
+    slow = {"does": "slow", "at": "build.verify", "polls": 1, "after": 600}
+    cards(1, maintenance("alone"), slow)
+    for _ in range(4):
+        settle()
+    run = Run.objects.get()
+    assert run.maintenance["granted"]
+    assert (run.step, run.waits_for) == ("verify", "")
+
+
+def test_cards_of_a_host_that_are_built_together_share_an_empty_host_and_its_reboot(cards, host):
+    both = {"does": "slow", "at": "build.flash", "polls": 1, "after": 600, "each": True}
+    found = cards(2, maintenance("vacate", at="build.create"), both, maintenance("power_cycle"))
+    for _ in range(4):
+        settle()
+    assert list(Run.objects.values_list("step", flat=True)) == ["flash", "flash"]
+    finish(found)
+    assert cycles() == 1
+    host.refresh_from_db()
+    assert not host.in_maintenance
+
+
+def test_nobody_has_a_host_alone_while_others_have_vacated_it(cards, host):
+    slow = {"does": "slow", "at": "build.verify", "polls": 1, "after": 600}
+    vacating = cards(1, maintenance("vacate", at="build.create"), slow)
+    for _ in range(3):
+        settle()
+    assert Run.objects.get().step == "verify"
+    alone = cards(1, maintenance("alone", at="build.create"), name="others")
+    for _ in range(3):
+        settle()
+    assert Run.objects.get(waits_for="maintenance").resource == alone.get()
+    finish(vacating)
+    finish(alone)
+
+
+def test_a_step_that_needs_two_reboots_gets_two(cards, host):
+    found = cards(1, maintenance("power_cycle"), maintenance("power_cycle", times=2))
+    finish(found)
+    assert cycles() == 2
+
+
+def test_a_lease_that_only_keeps_an_idle_device_is_not_waited_for(blueprint, cards, host, ask, until):
+    finish(cards(2))
+    needs = {"does": "need_leases", "at": "build.create", "leases": [{"name": "card", "type": "fake_activated"}]}
+    faults = [needs, maintenance("vacate", relation="card.host"), maintenance("power_cycle", relation="card.host")]
+    blueprint("images", kind="fake_reported", config={"provider": "images", "faults": faults})
+    first = until(ask("fake_reported"), state="active")
+    second = ask("fake_reported")
+    for _ in range(3):
+        settle()
+    assert Run.objects.get(waits_for="maintenance"), "the first lease is used"
+    release.release(first.pk, actor="ada")
+    until(first, state="destroyed")
+    until(second, state="active")

@@ -66,6 +66,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
 SPARED = {"bool", "bytes", "Path", "Callable[[], bool]", "Callable[[str, bytes], None]", "Callable[[str], None]"}
 SPARED |= {"Callable[[values.JobInfo], None]"}
 
+NO_SESSION = "00000000-0000-0000-0000-000000000000"
 SOUND: dict[str, dict[str, Any]] = {
     "request": {"request": {"type": "fake"}}, "request_group": {"requests": [{"type": "fake"}]},
     "explain": {"request": {"type": "fake"}}, "explain_group": {"requests": [{"type": "fake"}]},
@@ -93,7 +94,8 @@ SOUND: dict[str, dict[str, Any]] = {
     "change_credential": {"name": "cloud", "secrets": {"key": "hush-hush"}}, "read_credential": {"name": "cloud"},
     "offers": {"wanted": {}}, "instance_types": {"wanted": {}}, "create_instance": {"wanted": {}},
     "wait_until_ended": {"timeout": 0.0}, "change_instance": {"act": "stop"}, "change_machine": {"act": "stop"},
-    "settle_orphan": {"act": "destroy"},
+    "settle_orphan": {"act": "destroy"}, "detach_console": {"session": NO_SESSION},
+    "write_console": {"session": NO_SESSION, "sequence": 1, "content": b"a"},
 }  # fmt: skip
 """Method -> arguments with which it works, beside `id`."""
 MADE_UP: dict[str, Any] = {"str": "a", "bool": True, "int": 1, "float": 1.0, "bytes": b"a", "Mapping[str, Any]": {}}
@@ -117,6 +119,7 @@ NOT_SUCH = {
     "agent", "revoke_agent", "order_agent", "create_join_code", "confirm_agent", "install_agent", "uninstall_agent",
     "start_act", "cancel_act", "hardware_report", "scan_hardware", "attest",
     "resource_machine", "change_lease_machine", "change_resource_machine", "lease_console", "resource_console",
+    "write_console",
 }  # fmt: skip
 """Not to be done with what is there: a lease on a part of something fake, that has not ended."""
 OTHERWISE = {
@@ -197,6 +200,7 @@ def attempts(method: Any, sound: dict[str, Any]) -> Iterator[tuple[str, Any, Any
 
 
 @pytest.mark.parametrize("part", range(4))
+@pytest.mark.slow
 def test_no_value_of_any_argument_gets_further_than_an_error_for_people(part, known):
     client, of = known
     failures = []
@@ -231,7 +235,7 @@ def known(blueprint, ask, until):
     ids |= dict.fromkeys(
         ("authorization", "settle_authorization", "change_authorization"), permissions.ask(caller("eve"), "pool").id
     )
-    of_resource = ("resource", "acts", "change_resource", "change_registration", "set_resource_credential")
+    of_resource = ("resource", "acts", "change_resource", "change_registration", "sensors", "set_resource_credential")
     ids |= dict.fromkeys(of_resource, first.resource_id)
     client.set_quota(user="eve", limits={"max_leases": 3})
     client.set_budget(user="eve", max_hourly=3.0)

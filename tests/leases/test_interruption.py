@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from blueprints.cloud import guest, interruption
-from blueprints.cloud.userdata import LIMIT
 from blueprints.models import Blueprint
+from blueprints.userdata import LIMIT
 from leases.messaging.inline import settle
 from leases.models import Event, Resource
 from leases.signals import interruption_announced

@@ -228,7 +228,7 @@ def test_a_tenant_who_stops_what_answers_holds_workers_for_seconds_and_not_again
     assert sorted(followed()) == [first, second, mine]
     asked = []
 
-    def silent(found):
+    def silent(found, worker):
         asked.append(found.pk)
         raise DeadlineExceeded(f"{Deadline(60).seconds:.0f}")
 
@@ -257,7 +257,7 @@ def test_a_job_whose_lease_is_looked_at_by_another_worker_waits_for_the_next_swe
     Job.objects.update(created_at="2020-01-01T00:00Z")
     followed()
     asked = []
-    monkeypatch.setattr(workload_jobs, "_advance", asked.append)
+    monkeypatch.setattr(workload_jobs, "_advance", lambda found, worker: asked.append(found))
     monkeypatch.setattr(hints._local, "collected", None)
     with hints.looking(lease, ada.id):
         workload_jobs.watch(job)

@@ -52,6 +52,7 @@ def lives_on(process: psutil.Process, began: float) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("_hints_are_sent")
+@pytest.mark.slow
 def test_hostile_messages_end_no_worker_and_are_counted(worker, raw):
     client = raw
     process = psutil.Process(worker.process.pid)
@@ -137,6 +138,7 @@ def test_workers_use_the_reader_and_kombu_still_has_its_places():
     assert issubclass(messages.Channel, KombuChannel)
 
 
+@pytest.mark.slow
 def test_beat_serves_where_no_worker_lives(life, monkeypatch, tmp_path):  # noqa: F811
     """The broker is there and takes every hint; nobody reads them."""
     import os

@@ -340,3 +340,12 @@ def test_one_power_cycle_serves_all_who_asked(blueprint, ask, until, cloud):
         until(lease, state="active")
     (host,) = [one for one in cloud.instances()]
     assert 1 <= host.cycles <= 2
+
+
+def test_a_step_that_ends_its_phase_leaves_the_following_steps_uncalled(blueprint, ask, until, cloud):
+    """The engine must not call `verify`, which would fail for good."""
+    ends = {"does": "ends_phase", "at": "build.boot"}
+    blueprint(config=faulty(ends, {"does": "fail", "at": "build.verify", "times": None}))
+    lease = until(ask(), state="active")
+    done = Event.objects.filter(kind="step.done", resource=lease.resource).values_list("message", flat=True)
+    assert [one for one in done if one.startswith("build")][-1] == "build: boot"

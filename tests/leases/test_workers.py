@@ -94,6 +94,7 @@ def test_workers_serve_everything(life):
 
 
 @pytest.mark.usefixtures("_hints_are_sent")
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced_by_another(life):
     with running() as first:
         first.wait_ready()
@@ -105,6 +106,7 @@ def test_a_worker_that_is_killed_is_replaced_by_another(life):
         killer.join()
 
 
+@pytest.mark.slow
 def test_with_the_broker_stopped_beat_serves_everything(life, tmp_path):
     """No hint reaches anybody: not from here, and beat's own go to a broker that is not there."""
     environment = os.environ | {

@@ -165,6 +165,7 @@ def test_a_worker_killed_while_it_begins_a_workload_starts_no_second_one(host, a
     assert output(ended(lease, until)) == b"once\n"
 
 
+@pytest.mark.slow
 def test_a_worker_killed_while_a_workload_ends_loses_neither_output_nor_figures(host, ask, until):
     lease = works(ask, f"{BUSY}; echo result; sleep 1; exit 5")
     begun(lease, until)

@@ -138,6 +138,7 @@ def test_behind_the_proxy_pages_come_over_tls_and_figures_do_not_come_at_all(sta
     assert ask_nginx(web, "/admin/login/", None)[0] == 301, "without the proxy's word it is no HTTPS"
 
 
+@pytest.mark.slow
 def test_a_body_that_creeps_is_given_up_without_a_proxy_too(starts, tmp_path):
     """Every thread waits for a stranger's form: in a moment they are free again."""
     web = free_port()
@@ -162,6 +163,7 @@ def test_a_body_that_creeps_is_given_up_without_a_proxy_too(starts, tmp_path):
         assert answers()
 
 
+@pytest.mark.slow
 def test_worker_and_beat_serve_a_lease(starts, tmp_path, blueprint, ask):
     blueprint()
     worker = starts("worker", [*words("worker"), "--concurrency", "1"])

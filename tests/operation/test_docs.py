@@ -103,6 +103,11 @@ def test_settings_named_exist(page):
         "DRYDOCK_NOTICE",
         # What a program that controls a machine is given.
         "DRYDOCK_BMC_SECONDS",
+        # What a program that controls a switch is given.
+        "DRYDOCK_NETWORK_SECONDS",
+        "DRYDOCK_NETWORK_MAC",
+        # The folder on whose disk a bench writes.
+        "DRYDOCK_BENCH_DISK",
     }
     for name in re.findall(r"\bDRYDOCK_[A-Z_]+\b", page.read_text()):
         assert name in known or name.endswith("_"), f"{page.name}: {name}"

@@ -50,6 +50,8 @@ def of(kind: ast.expr) -> set[str]:
         kind = kind.value
     if isinstance(kind, ast.Constant):
         return {str(kind.value)}
+    if isinstance(kind, ast.IfExp):
+        return of(kind.body) | of(kind.orelse)
     assert isinstance(kind, ast.JoinedStr), ast.unparse(kind)
     head = kind.values[0]
     assert isinstance(head, ast.Constant), ast.unparse(kind)

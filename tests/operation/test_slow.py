@@ -6,6 +6,8 @@ import contextlib
 import socket
 import sys
 
+import pytest
+
 from drydock.webworker import LARGEST_HEAD
 from tests.operation.proxy import free_port
 from tests.operation.test_deployed import ask_nginx, starts, until, words  # noqa: F401
@@ -13,6 +15,7 @@ from tests.operation.test_deployed import ask_nginx, starts, until, words  # noq
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 
 
+@pytest.mark.slow
 def test_slow_heads_hold_no_thread(starts, tmp_path) -> None:  # noqa: F811
     web = free_port()
     starts("web", words("web", **{"127.0.0.1:8000": f"127.0.0.1:{web}", "16": "2", "2": "1"}))

@@ -100,6 +100,7 @@ def host(blueprint, until, who):
         yield row
 
 
+@pytest.mark.slow
 def test_install_again_and_uninstall(server, host, layout, who, tmp_path):  # noqa: F811
     offered = agents.current_program()
     pem, _ = authority(tmp_path)

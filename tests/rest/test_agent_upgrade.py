@@ -182,6 +182,7 @@ def test_the_servers_version_takes_over_after_its_hello(program, offered, joined
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_bad_program_never_takes_over(program, offered, joined):
     agent, _ = joined
     old = program.file.read_bytes()

@@ -26,7 +26,7 @@ VERBS = """
 list get create install uninstall update delete set read write start stop send request register change configure
 download upload publish approve decline decide confirm check disable drain enable undrain clear explain reboot cancel
 extend hold unhold release resize transfer resolve retry adopt destroy reclaim force quarantine unquarantine retire
-sweep scan revoke attest
+sweep scan revoke attest attach detach
 """
 
 

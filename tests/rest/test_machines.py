@@ -58,7 +58,7 @@ def test_what_is_not_supported_names_the_capability(ada, whole):
     names = {"stop": "stop-start", "start": "stop-start", "reboot": "reboot", "resize": "resize-volume", "tags": "tags"}
     for act, name in names.items():
         assert ada("POST", f"leases/{whole}/{act}", ACTS[act], code=409)["capability"] == name
-    assert ada("POST", f"leases/{whole}/console", code=409)["capability"] == "console-output"
+    assert ada("POST", f"leases/{whole}/console")["source"] == "record"
     assert ada("GET", f"leases/{whole}/access", code=409)["capability"] == "access"
     assert ada("GET", f"leases/{whole}/machine")["capabilities"] == []
     assert not Run.objects.exists()

@@ -27,7 +27,8 @@ BODIES = {
     "server": {"act": "start"}, "agent": {"server": "https://drydock.example.org"}, "power": {"wanted": "on"},
     "confirm": {"fingerprint": "0" * 64}, "quarantine": {"message": "x"}, "no_reboots": {"reason": "x"},
     "force_destroy": {"reason": "x"}, "resize": {"disk_gib": 100}, "change-type": {"type_name": "x"},
-    "tags": {"tags": {"a": "b"}},
+    "tags": {"tags": {"a": "b"}}, "detach": {"session": "0" * 32},
+    "input": {"session": "0" * 32, "sequence": 1, "content": "eA=="},
 }  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def test_no_list_filter_or_search_tells_of_them(api, eve, theirs):
         "gpus": 1, "gpu_memory_mib": 1, "confidential": "tdx", "max_price": 100, "max_boot": 100, "sort": "fastest",
         "capabilities": "true", "since": "2020-01-01T00:00:00Z", "until": "2030-01-01T00:00:00Z", "place": SECRET,
         "as_": "json", "by": "owner", "location": SECRET, "instance_type": SECRET, "tag": f"{SECRET}={SECRET}",
-        "search": SECRET, "host": SECRET,
+        "search": SECRET, "host": SECRET, "serial": SECRET, "verified": "true",
     }  # fmt: skip
     tried = 0
     for address, method, declared in operations():

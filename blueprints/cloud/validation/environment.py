@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from blueprints.cloud.client import Client, Expires, UserData
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.userdata import user_data
 from blueprints.cloud.validation.journal import Journal, Made, end
 from blueprints.cloud.validation.tags import RunTags
 from blueprints.cloud.validation.values import Limits, Wish
 from blueprints.cloud.validation.waiting import Unmet, Waiting, expect
 from blueprints.cloud.values import Instance, Lifecycle, Order, Underway
 from blueprints.hostshell import HostShell
+from blueprints.userdata import user_data
 from drydock.core import clock
 from interfaces.endpoints import SshEndpoint
 from interfaces.keys import new_key_pair

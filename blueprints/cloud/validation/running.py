@@ -6,11 +6,11 @@ import secrets
 from dataclasses import replace
 
 from blueprints.cloud.client import Console, Firewall, Tags
-from blueprints.cloud.userdata import READY_MARK
 from blueprints.cloud.validation.environment import Environment
 from blueprints.cloud.validation.waiting import Unmet, expect
 from blueprints.cloud.values import Instance, Lifecycle, Rule
 from blueprints.hosts import architecture
+from blueprints.userdata import READY_MARK
 from interfaces.errors import HostKeyMismatch, InterfaceError
 from interfaces.keys import new_key_pair
 

@@ -176,10 +176,13 @@ _POLL_SECONDS = 0.5
 
 
 def requested_workload(
-    line: str | None, image: str, command: Sequence[str], cwd: str, env: dict[str, str], *, stdin: bool
+    line: str | None, container: dict[str, Any], command: Sequence[str], cwd: str, env: dict[str, str], *, stdin: bool
 ) -> dict[str, Any] | None:
-    """Return the workload requested by options of `drydock lease`, or None if there is none. Raises InvalidRequest."""
-    if line is None and not image:
+    """Return the workload requested by options of `drydock lease`, or None if there is none. Raises InvalidRequest.
+
+    `container` has the fields of a workload that are for containers only.
+    """
+    if line is None and not any(container.values()):
         return None
     if line is not None and command:
         raise InvalidRequest("Give either --run or a command after --, not both.", field="run")
@@ -188,7 +191,7 @@ def requested_workload(
             "A workload cannot read standard input. Copy the file to the lease, or give a command after --.",
             field="stdin",
         )
-    found = {"command": line if line is not None else list(command) or None, "image": image, "cwd": cwd, "env": env}
+    found = {"command": line if line is not None else list(command) or None, "cwd": cwd, "env": env} | container
     return {name: value for name, value in found.items() if value}
 
 
@@ -278,11 +281,13 @@ def _workload(info: LeaseInfo) -> list[tuple[str, object]]:
     if found is None:
         return []
     words = found.command if isinstance(found.command, str) else " ".join(found.command or ())
-    does = " ".join(one for one in (found.image, words) if one)
+    archive = f"archive {found.archive[:12]}" if found.archive else ""
+    does = " ".join(one for one in (found.image, archive, words) if one)
     kept = None if not found.output_size else f"{found.output_kept} of {found.output_size} bytes"
     return [
         ("workload", does if len(does) <= 100 else f"{does[:97]}..."), ("workload is", found.message or found.state),
         ("workload's job", found.job), ("exit code", found.exit_code), ("output kept", kept),
+        ("open ports", ", ".join(found.ports) or None), ("runs as", "a systemd unit" if found.unit else None),
     ]  # fmt: skip
 
 
@@ -293,6 +298,7 @@ def _metrics(info: LeaseInfo) -> list[tuple[str, object]]:
     moved = None if used.network_in_bytes is None else f"{used.network_in_bytes} in, {used.network_out_bytes} out"
     return [
         ("core-seconds", _rounded(used.cpu_core_seconds)), ("MiB-seconds", _rounded(used.memory_mib_seconds)),
+        ("MiB at most", used.memory_peak_mib),
         ("network bytes", moved), ("measured for", f"{used.wall_seconds:.1f} s ({used.scope})"),
         ("measured until", None if used.complete else used.sampled_at),
     ]  # fmt: skip

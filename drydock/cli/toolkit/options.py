@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from drydock.core import clock
 from drydock.core.errors import InvalidRequest
+from drydock.core.units import duration
 
 if TYPE_CHECKING:
     from drydock_client.protocol import Client
@@ -222,6 +225,24 @@ Container = Annotated[
     ),
 ]  # fmt: skip
 
+Ports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--port", metavar="PORT[/udp]",
+        help="With --container or --archive: port that the host's firewall opens to the container.",
+        rich_help_panel=_REST,
+    ),
+]  # fmt: skip
+
+Archive = Annotated[
+    str,
+    typer.Option(
+        "--archive", metavar="SHA256",
+        help="Workload in a container, like --container, from an image archive that the workers have.",
+        rich_help_panel=_REST,
+    ),
+]  # fmt: skip
+
 Metrics = Annotated[
     bool,
     typer.Option("--metrics", help="Measure resource usage; workloads are always measured.", rich_help_panel=_REST),
@@ -323,6 +344,17 @@ def moment(text: str | None) -> dt.datetime | None:
         raise InvalidRequest(
             f"{text!r} is not a valid time.", field="until", hint="Write it like 2030-01-31T18:00."
         ) from None
+
+
+def past(text: str) -> str | dt.datetime | None:
+    """Parse a time. A date begins in the local time zone; a duration counts back from now."""
+    if not text:
+        return None
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return dt.datetime.fromisoformat(text).astimezone()
+    if re.fullmatch(r"([0-9.]+[smhdw])+", text):
+        return clock.now() - duration(text)
+    return text
 
 
 def _line(path: Path) -> str:

@@ -59,6 +59,17 @@ def say(text: str) -> None:
     _put(sys.stderr, escaped(text, keep="\n\t"))
 
 
+def aside(text: str) -> None:
+    """Print a line for people on standard error, on a terminal on which a machine prints bytes of its own."""
+    _put(sys.stderr, f"\r\n{escaped(text)}", "\r\n")
+
+
+def raw(content: bytes) -> None:
+    """Write bytes unchanged on standard output: for a terminal that its user has attached to a console."""
+    sys.stdout.buffer.write(content)
+    sys.stdout.flush()
+
+
 def _put(stream: TextIO, text: str, end: str = "\n") -> None:
     print(text, end=end, file=stream, flush=True)
 

@@ -66,6 +66,8 @@ LISTS: dict[str, Equivalent] = {
     "jobs": declared("jobs", "drydock job list", what="Jobs"),
     "workers": declared("workers", "drydock workers", what="Workers"),
     "orphans": declared("orphans", "drydock orphans list", what="Orphans"),
+    "hosts": declared("resources", "drydock hosts list", what="Hosts", query="type=host"),
+    "erasures": declared("erasures", "drydock hosts records", what="Erasure records"),
     "fleet": declared("fleet", "drydock fleet", what="Fleet"),
     "instances": declared("instances", "drydock instances list", what="Instances"),
     "agents": declared("agents", "drydock agents list", what="Agents"),
@@ -77,6 +79,7 @@ LISTS: dict[str, Equivalent] = {
 
 PAGES = {
     "lease": declared("lease", "drydock show {id}", what="This lease"),
+    "lease.console": declared("lease_console", "drydock console {id}", what="Console of this lease"),
     "lease.evidence": declared("evidence", "drydock attest {id} --fetch FILE", what="Attestation evidence"),
     "lease.history": declared("lease_events", "drydock events --lease {id}", what="Events of this lease"),
     "leasegroup": declared("group", "", what="This group"),
@@ -98,6 +101,7 @@ PAGES = {
         "start_act", "drydock resources act {id} {name} KEY=VALUE", what="Start this act", arguments={"KEY": "VALUE"},
     ),
     "resource.acts": declared("acts", "drydock resources acts {id}", what="Acts on this resource"),
+    "resource.sensors": declared("sensors", "drydock hosts sensors {id}", what="Sensors of this resource"),
     "blueprint": declared("blueprint", "drydock blueprints show {name}", what="This blueprint"),
     "blueprint.add": declared(
         "add_blueprint", "drydock blueprints add NAME KIND KEY=VALUE", what="Add a blueprint",
@@ -179,14 +183,16 @@ OF_LIST = {
     "allowance": ("credentials", "offers"),
     "watch": ("leases",), "keptoutput": ("jobs",), "search": ("orphans",), "token": ("tokens", "token.add"),
     "agent": ("agents", "joincode.add"), "joincode": ("agents", "joincode.add"), "agentorder": ("agents",),
-    "reportedhardware": ("hardware",), "leaseevidence": ("leases",),
+    "reportedhardware": ("hardware",), "leaseevidence": ("leases",), "erasurerecord": ("erasures",),
+    "sensorreport": ("hosts",),
+    "console": ("leases",), "consoleattachment": ("leases",), "consoleinput": ("leases",), "consoleoutput": ("leases",),
 }  # fmt: skip
 
 """The names of the equivalents that the list of each model shows."""
 
 OF_ROW = {
-    "lease": ("lease", "lease.history", "lease.evidence", "lease.release"),
-    "resource": ("resource", "resource.history", "resource.acts"),
+    "lease": ("lease", "lease.history", "lease.console", "lease.evidence", "lease.release"),
+    "resource": ("resource", "resource.history", "resource.acts", "resource.sensors"),
     "blueprint": ("blueprint", "blueprint.change"), "job": ("job", "job.output"), "leasegroup": ("leasegroup",),
     "credential": ("credential", "credential.change", "credential.read"), "reading": ("reading", "reading.read"),
     "agent": ("agent",), "listing": ("listing", "offers"), "allowance": ("reading", "offers"),

@@ -38,6 +38,15 @@ _BADGES = {
     "degraded": ("wait", "⚠"),
     "maintenance": ("wait", "⚙"),
     "cleaning": ("work", "⚙"),
+    "enrolling": ("work", "◷"),
+    "available": ("good", "●"),
+    "deploying": ("work", "◷"),
+    "in use": ("work", "●"),
+    "rescue": ("wait", "⚙"),
+    "unreachable": ("bad", "?"),
+    "removing": ("over", "○"),
+    "removed": ("over", "○"),
+    "erased": ("good", "●"),
     "cleaning owed": ("wait", "⚙"),
     "held": ("wait", "‖"),
     "outdated": ("wait", "↻"),
@@ -59,6 +68,8 @@ _BADGES = {
     "expected": ("wait", "◷"),
     "unread": ("wait", "◷"),
     "closed": ("wait", "‖"),
+    "warning": ("wait", "⚠"),
+    "critical": ("bad", "✕"),
 }
 
 """The tone and the icon of each state, flag or answer.

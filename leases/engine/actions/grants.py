@@ -37,14 +37,17 @@ def advance(current: Run) -> bool:
     if asked["relation"] == maintenance.SELF:
         return _begin_act(current)
     asked.setdefault("at", maintenance.now())
-    waits_for = [] if asked["holders"] == "tell" or asked.get("cycle") else maintenance.holders_of(target, current)
+    waits_for = list[int]()
+    if asked["holders"] != "tell" and not asked.get("cycle"):
+        without_idle = maintenance.vacates(current, asked["action"])
+        waits_for = maintenance.holders_of(target, current, without_idle=without_idle)
     if waits_for and maintenance.now() - asked["at"] >= settings.DRYDOCK.maintenance_patience_seconds:
         return _give_up(current, {**asked, "failed": _still_held(target, waits_for)})
     free = not waits_for
     if asked["action"] in SWITCHES:
         granted = free and _switched(target, current, asked)
     else:
-        granted = free and not _others_alone(target, current.pk)
+        granted = free and not _others_alone(target, current.pk, with_sharers=asked["action"] == "alone")
     if granted:
         Run.objects.filter(pk=current.pk).update(
             maintenance={**asked, "granted": True}, due_at=rows("SELECT clock_timestamp()")[0][0]
@@ -77,7 +80,8 @@ def _still_held(target: int, holders: list[int]) -> str:
 def _begin_act(current: Run) -> bool:
     """Let an act begin once no other lease holds its resource and no other run has been granted its maintenance."""
     resource_id = current.resource_id
-    if _others_alone(resource_id, current.pk) or maintenance.tree_holders(resource_id, current.wanted.get("lease")):
+    alone = _others_alone(resource_id, current.pk, with_sharers=True)
+    if alone or maintenance.tree_holders(resource_id, current.wanted.get("lease")):
         return False
     # The run itself keeps the resource in maintenance from now on, and may ask for maintenance of another one.
     Run.objects.filter(pk=current.pk).update(maintenance=None, waits_for="", sentence="", due_at=Now())
@@ -92,17 +96,18 @@ _BELOW = "SELECT %(target)s UNION SELECT id FROM drydock_below(%(target)s)"
 _TOP = "coalesce((SELECT id FROM drydock_above(%(target)s) ORDER BY n DESC LIMIT 1), %(target)s)"
 _ALONE = f"""
     SELECT 1 FROM leases_run n WHERE n.id <> %(but)s AND (
-        EXISTS (SELECT FROM jsonb_array_elements(coalesce(n.maintenance -> 'earlier', '[]') || n.maintenance) g
-            WHERE (g ->> 'granted')::boolean AND g ->> 'action' = 'alone' AND (g ->> 'resource')::bigint IN ({_TREE}))
+        EXISTS (SELECT FROM {maintenance.GRANTED} g WHERE (g ->> 'granted')::boolean
+            AND g ->> 'action' = ANY(%(actions)s) AND (g ->> 'resource')::bigint IN ({_TREE}))
         OR (n.phase = 'act' AND n.waits_for <> 'maintenance' AND n.resource_id IN ({_TREE}))) LIMIT 1"""
 
 
-def _others_alone(target: int, but: int) -> bool:
+def _others_alone(target: int, but: int, *, with_sharers: bool = False) -> bool:
     """Return whether another run holds the target, something in it, or a whole around it alone.
 
-    Locks the topmost resource, so that two runs are never granted parts of one tree together.
+    With `with_sharers`, a run that has vacated it counts too. Locks the topmost resource, so that two runs are never
+    granted parts of one tree together.
     """
-    given = {"target": target, "but": but}
+    given = {"target": target, "but": but, "actions": ["alone", *(["vacate"] if with_sharers else [])]}
     rows(f"SELECT 1 FROM leases_resource WHERE id = {_TOP} FOR NO KEY UPDATE", given)
     return bool(rows(_ALONE, given))
 
@@ -113,9 +118,8 @@ _MAY_STILL_ASK = f"""
             n.resource_id IN ({_TREE}) OR EXISTS (SELECT FROM leases_lease c WHERE c.resource_id IN ({_TREE})
                 AND c.need <> '' AND c.state = 'active'
                 AND (c.for_lease_id = n.lease_id OR (n.lease_id IS NULL AND c.for_resource_id = n.resource_id))))
-        AND NOT EXISTS (SELECT FROM jsonb_array_elements(coalesce(n.maintenance -> 'earlier', '[]') || n.maintenance) g
-            WHERE (g ->> 'granted')::boolean AND g ->> 'action' = ANY(%(switches)s)
-            AND (g ->> 'resource')::bigint = %(target)s) LIMIT 1"""
+        AND NOT EXISTS (SELECT FROM {maintenance.GRANTED} g WHERE (g ->> 'granted')::boolean
+            AND g ->> 'action' = ANY(%(switches)s) AND (g ->> 'resource')::bigint = %(target)s) LIMIT 1"""
 
 
 def _gathers(target: int, but: int, since: float) -> bool:

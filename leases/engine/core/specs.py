@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, cast
 
+from django.conf import settings
 from django.db.models import Q
 from pydantic import ValidationError
 
 from blueprints import registry
 from blueprints.amounts import Amounts
-from blueprints.answers import Answer, Json, Ready, Resolution
+from blueprints.answers import Answer, Json, Maintenance, Ready, Resolution
 from blueprints.contract import Activates, Cleans, Controls, acts_of
 from blueprints.models import Blueprint, Credential
 from blueprints.parts import Part, State
-from blueprints.specs import Asked, BlueprintView, Control, HostView, LeaseView, ResourceView, Spec, Whole
+from blueprints.specs import Asked, BlueprintView, Control, HostView, LeaseView, ResourceView, Spec, UnitHost, Whole
 from drydock.core.errors import DrydockError, NotSupported
 from drydock.core.logging import hidden, redact
 from interfaces.contract import Interface
@@ -106,7 +107,7 @@ def redacted(answer: Answer) -> Answer:
     in text.
     """
     said = {field.name: getattr(answer, field.name) for field in fields(answer)}
-    with hidden(answer.secrets if isinstance(answer, Ready) else None):
+    with hidden(*([answer.secrets, answer.resource_secrets] if isinstance(answer, Ready) else [])):
         clean = {name: redact(text.replace("\0", "")) for name, text in said.items() if type(text) is str}
     return replace(answer, **clean)  # type: ignore[arg-type]
 
@@ -250,9 +251,15 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         locks=locks(resource_id=resource.pk),
         part_of=wholes(resource.pk) if resource.part_of_id is not None else (),
         locality=tuple(resource.locality),
+        media_url=_media_url(resource.pk),
         lease_facts=lambda: _facts_of_leases(resource.pk),
         host=lambda: host_of(resource.pk),
     )  # fmt: skip
+
+
+def _media_url(pk: int) -> str:
+    base = settings.DRYDOCK.boot_url.rstrip("/")
+    return f"{base}/boot/{pk}" if base else ""
 
 
 def _own_credential(resource: Resource) -> dict[str, str]:
@@ -365,6 +372,20 @@ def control_of(view: LeaseView) -> Control | None:
     return kind.control(view) if isinstance(kind, Controls) else None
 
 
+def unit_host_of(view: LeaseView) -> tuple[LeaseView, UnitHost] | None:
+    """Return the host on which a workload of the lease can run as a unit, after the lease of the account there.
+
+    A lease on a device uses the account of the lease on the device's host. Returns None if no unit can run.
+    """
+    kind = registry.kind(view.resource.blueprint.kind)
+    if isinstance(kind, Controls) and (found := kind.unit_host(view)):
+        return view, found
+    below = view.parents.get("host") or next(
+        (one for one in view.members() if one.id == view.facts.get("stands_on")), None
+    )
+    return None if below is None else unit_host_of(below)
+
+
 _HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND need <> '' LIMIT 1"
 """A check that costs far less than reading the leases, and most holders hold no leases."""
 
@@ -434,7 +455,7 @@ def spec(run: Run, *, deadline: float) -> Spec:
         parents={**own.parents, **(lease.parents if lease is not None else {})},
         deadline=deadline,
         locks={**own.locks, **(lease.locks if lease is not None else {})},
-        granted=_granted(run),
+        granted=granted_names(run),
         wanted=run.wanted,
         resolution=None if run.resolution is None or by_hand else Resolution(**run.resolution),
         **_act(run),
@@ -458,15 +479,21 @@ def _lease_of(run: Run, own: ResourceView) -> LeaseView | None:
     return lease_view(run.lease, resource=there)
 
 
-def _granted(run: Run) -> frozenset[str]:
-    return frozenset(f"{one['relation']}:{one['action']}" for one in granted_maintenance(run))
+_NAMED = ("relation", "action", "times")
+"""The fields of a maintenance that its name is made of."""
+
+
+def granted_names(run: Run) -> frozenset[str]:
+    """Return the names of the maintenance that a run was granted in this phase, as `Maintenance.name` has them."""
+    found = granted_maintenance(run)
+    return frozenset(Maintenance(**{key: one[key] for key in _NAMED if one.get(key)}).name for one in found)
 
 
 def granted_maintenance(run: Run) -> list[dict[str, Any]]:
     """Return the maintenance that a run was granted in this phase.
 
-    Each item has the keys `resource`, `relation`, `action` and `granted`.
+    Each item has the keys `resource`, `relation`, `action`, `times` and `granted`.
     """
     asked = run.maintenance or {}
-    kept = {name: asked.get(name) for name in ("resource", "relation", "action", "granted")}
+    kept = {name: asked.get(name) for name in ("resource", "granted", *_NAMED)}
     return [*asked.get("earlier", ()), *([kept] if asked.get("granted") else [])]

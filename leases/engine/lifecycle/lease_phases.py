@@ -106,7 +106,7 @@ def deactivated(current: Run) -> None:
         assert current.lease_id is not None
         release.clean_apart(current.lease_id, current.resource, kind)
         _leave_resource(current)
-    elif isinstance(kind, Cleans):
+    elif isinstance(kind, Cleans) and not cleanup.lacks_cleaning(kind, current.resource.blueprint):
         start(resource_id=current.resource_id, lease_id=current.lease_id, phase="clean")
     else:
         cleaned(current)
@@ -210,7 +210,8 @@ def transfer(lease_id: int, *, of: int | None, to: int, to_name: str, actor: str
     kind = _refuse_transfer(lease_id, found, to)
     refuse_taken_name(found.name, to)
     lease = Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id)
-    if not kind.reusable_after(specs.lease_view(lease)):
+    view = specs.lease_view(lease)
+    if not kind.reusable_after(view) or (isinstance(kind, HandsOver) and not kind.transferable(view)):
         raise NotSupported(
             (
                 f"Lease {lease_id} cannot be transferred: it has rights on its host with which its present owner could keep access."

@@ -49,7 +49,11 @@ _TAKE = """
     FROM (SELECT id, in_call FROM leases_run WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED) before
     WHERE n.id = before.id AND n.due_at <= clock_timestamp()
         AND (n.token IS NULL OR n.token_until < clock_timestamp() OR n.token = %s)
-    RETURNING before.in_call, extract(epoch FROM clock_timestamp() - n.step_since)::float8"""
+    RETURNING before.in_call, extract(epoch FROM clock_timestamp() - n.step_since)::float8, n.lease_id IS NOT NULL"""
+
+
+_OF_LEASE = ("lease__owner", "lease__resource__blueprint")
+"""What is read with the run of a lease. Checks have none, and Django takes longer to name all columns than to read them."""
 
 
 def _one(run_id: int) -> bool:
@@ -61,11 +65,12 @@ def _one(run_id: int) -> bool:
     if not (found := patient(rows, _TAKE, (token, settings.DRYDOCK.step_token_seconds, run_id, token))):
         return False
     failpoint("run.taken")
-    related = Run.objects.select_related("resource__blueprint", "lease__owner", "lease__resource__blueprint")
+    in_call, seconds, is_of_lease = found[0]
+    related = Run.objects.select_related("resource__blueprint", *(_OF_LEASE if is_of_lease else ()))
     current = patient(related.filter(pk=run_id, token=token).first)
     if current is None:
         return False
-    current.in_call, seconds = found[0]
+    current.in_call = in_call
     with about(**_ids(current)):
         return _go_on(current, token, seconds)
 
@@ -92,6 +97,12 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
         return _apply(current, token, step_results.cancelled, None, plan)
     if step is None:
         return _apply(current, token, step_results.done, None, plan)
+    if (
+        step.applies is not None
+        and not _is_begun(current)
+        and (skipped := step_results.not_applying(current, plan, current.position))
+    ):
+        return _apply(current, token, step_results.skipping(skipped), None, plan)
     if not _is_begun(current) and (reason := patient(grants.why_not_now, current, step)):
         wait = Wait(after=_HELD_BACK + current.pk % 7 / 10, sentence=reason)
         return _apply(current, token, step_results.held_back, wait, plan)

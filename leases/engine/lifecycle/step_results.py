@@ -11,13 +11,15 @@ from django.conf import settings
 from django.db.models import F
 from django.db.models.functions import Now
 
-from blueprints.answers import Absent, Answer, Failed, Hold, Need, Ready, Scope, Unknown, Wait
+from blueprints.answers import Absent, Answer, Failed, Hold, Json, Need, Ready, Scope, Unknown, Wait
 from blueprints.contract import Plan
 from drydock.core.errors import Busy, InvalidRequest
 from leases.engine.actions import needs
+from leases.engine.core import specs
 from leases.engine.core.database import failpoint, rows, run, short
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event, take_out_of_service
 from leases.engine.lifecycle import phases, resource_phases
+from leases.engine.records import erasures, evidence, sensors
 from leases.engine.resources import cleanup, failures, provision, retirement, unreachable
 from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
@@ -225,6 +227,14 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
     step = plan[run.position]
     if log := getattr(answer, "log", ""):
         record_event("step.log", log[:20_000], details={"step": step.name, "phase": run.phase}, **_about(run))
+    if getattr(answer, "erasures", ()):
+        erasures.record(run, step.name, answer)
+    if (report := getattr(answer, "sensors", None)) is not None:
+        sensors.record(run, report)
+    if getattr(answer, "evidence", ()):
+        evidence.record(run, answer)
+    if isinstance(answer, Failed) and answer.quarantines:
+        _take_out(run, answer.message)
     match answer:
         case Ready() if answer.health is not None and answer.health.state == "failed" and run.phase in _CHECKED:
             _keep(run, answer)
@@ -235,7 +245,7 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
         case Wait():
             leave(
                 run, memo=answer.memo, due_at=in_(max(0.0, answer.after)), in_call=False, tries=0, step=step.name, percent=answer.percent,
-                sentence=answer.sentence, uninterruptible=not step.interruptible,
+                waits_for="", sentence=answer.sentence, uninterruptible=not step.interruptible,
             )  # fmt: skip
             return answer.after <= 0
         case Unknown():
@@ -281,15 +291,44 @@ def _about(run: Run) -> dict[str, Any]:
 
 def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
     _keep(run, answer)
-    step = plan[run.position]
+    step, further = plan[run.position], 1 + not_applying(run, plan, run.position + 1)
+    if answer.ends_phase:
+        further = len(plan) - run.position
     record_event("step.done", f"{run.phase}: {step.name}", details={"step": step.name}, **_about(run))
     Run.objects.filter(pk=run.pk).update(
-        token=None, token_until=None, position=F("position") + 1, memo={}, resolution=None, in_call=False, tries=0, waits_for="",
+        token=None, token_until=None, position=F("position") + further, memo={}, resolution=None, in_call=False, tries=0, waits_for="",
         step="", sentence="", percent=None, uninterruptible=False, due_at=Now(), step_since=None,
     )  # fmt: skip
-    if run.position + 1 < len(plan) or run.cancel_wanted:
+    if run.position + further < len(plan) or run.cancel_wanted:
         return True
     return done(run, None, plan)
+
+
+def not_applying(run: Run, plan: Plan, position: int) -> int:
+    """Return how many steps, counted from this position, do not apply to the config of the run's blueprint."""
+    left = plan[position:]
+    if not left or left[0].applies is None:
+        return 0
+    try:
+        config = specs.config(run.resource.blueprint.kind, run.resource.blueprint.config)
+    except specs.BadConfig:
+        return 0  # the call of the step tells what is wrong
+    return next((at for at, step in enumerate(left) if step.applies is None or step.applies(config)), len(left))
+
+
+def skipping(count: int) -> Outcome:
+    """Return the outcome that skips this number of steps, which do not apply to the config."""
+
+    def skipped(run: Run, answer: Answer | None, plan: Plan) -> bool:
+        Run.objects.filter(pk=run.pk).update(
+            token=None, token_until=None, position=F("position") + count, in_call=False, tries=0, step="", sentence="",
+            percent=None, due_at=Now(), step_since=None,
+        )  # fmt: skip
+        if run.position + count < len(plan) or run.cancel_wanted:
+            return True
+        return done(run, None, plan)
+
+    return skipped
 
 
 def _keep(run: Run, answer: Ready) -> None:
@@ -298,6 +337,8 @@ def _keep(run: Run, answer: Ready) -> None:
     Facts and secrets of a deferred cleanup are stored with it, because its lease has ended or is on another resource.
     """
     keep_aside(run, answer)
+    if answer.resource_facts or answer.resource_secrets:
+        _merge(Resource, run.resource_id, answer.resource_facts, answer.resource_secrets)
     if answer.rediscover:
         retirement.hand_back_parts(run.resource_id, answer.gone)
         retirement.search_again(run.resource_id)
@@ -308,16 +349,24 @@ def _keep(run: Run, answer: Ready) -> None:
         _amend(run, answer)
         return
     if run.phase == Run.Phase.CHECK and (power := answer.facts.get("power")) in ("on", "off"):
-        Resource.objects.filter(pk=run.resource_id).update(power=power)
+        Resource.objects.filter(pk=run.resource_id).exclude(power=power).update(power=power)
     if run.phase == Run.Phase.CHECK and (leaving := answer.facts.get("leaving")):
         hints.once_committed(unreachable.announce, run.resource_id, str(leaving))
     holder: Lease | Resource = run.lease if run.lease is not None else run.resource
     if answer.facts or answer.secrets:
-        fresh = type(holder).objects.only("facts", "secrets").get(pk=holder.pk)
-        fresh.facts = {**fresh.facts, **answer.facts}
-        fresh.secrets = {**(fresh.secrets or {}), **answer.secrets}
-        fresh.save(update_fields=["facts", "secrets"])
+        _merge(type(holder), holder.pk, answer.facts, answer.secrets)
     _amend(run, answer)
+
+
+def _merge(model: type[Lease | Resource], pk: int, facts: Json, secrets: Json) -> None:
+    """Add facts and secrets to those of a lease or resource, which is locked. What is the same is not written."""
+    fresh = model.objects.only("facts", "secrets").get(pk=pk)
+    found = {"facts": {**fresh.facts, **facts}, "secrets": {**(fresh.secrets or {}), **secrets}}
+    changed = [name for name, value in found.items() if value != (getattr(fresh, name) or {})]
+    for name in changed:
+        setattr(fresh, name, found[name])
+    if changed:
+        fresh.save(update_fields=changed)
 
 
 def _amend(run: Run, answer: Ready) -> None:

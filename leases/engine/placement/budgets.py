@@ -114,7 +114,7 @@ def overspent(lease_id: int) -> str:
 
     A lease that costs money cannot be extended while its owner or charged group exceeds a budget.
     """
-    costs = "SELECT 1 FROM leases_usage WHERE lease_id = %s AND ended_at IS NULL"
+    costs = "SELECT 1 FROM leases_usage WHERE lease_id = %s AND ended_at IS NULL AND price > 0"
     if not rows(costs, (lease_id,)):
         return ""
     over = (budget for budget, _ in lock([lease_id]).found if budget.used > budget.maximum + TINY)
@@ -144,7 +144,7 @@ _SHORT_SINCE = """
                 OR l.message LIKE '%%the budget of blueprint ' || p.name || ' is %%')),
         CASE WHEN b.blueprint_id IS NOT NULL THEN (SELECT max(r.created_at) FROM leases_resource r
             WHERE r.blueprint_id = b.blueprint_id AND r.gone_at IS NULL AND r.price > 0)
-        ELSE (SELECT max(u.started_at) FROM leases_usage u WHERE u.ended_at IS NULL
+        ELSE (SELECT max(u.started_at) FROM leases_usage u WHERE u.ended_at IS NULL AND u.price > 0
             AND (u.owner_id = b.user_id OR u.group_id = b.group_id)) END)
     FROM leases_budget b LEFT JOIN blueprints_blueprint p ON p.id = b.blueprint_id WHERE b.id = ANY(%s)"""
 

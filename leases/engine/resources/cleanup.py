@@ -42,6 +42,13 @@ def is_apart(kind: Kind, blueprint: Blueprint) -> bool:
     return kind.cleans_apart(specs.config(blueprint.kind, blueprint.config))
 
 
+def lacks_cleaning(kind: Kind, blueprint: Blueprint) -> bool:
+    """Return whether the kind cleans resources, but not those of this blueprint (`Kind.lacking`)."""
+    if type(kind).lacking is Kind.lacking:
+        return False
+    return Cleans in kind.lacking(specs.config(blueprint.kind, blueprint.config))
+
+
 def incur(lease_id: int, state: str, resource_id: int) -> None:
     """Store a deferred cleanup of this resource for a lease that ended, if the lease may have used the resource.
 

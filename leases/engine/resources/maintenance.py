@@ -15,7 +15,7 @@ from blueprints.contract import Powers, Updates
 from drydock.core.units import in_words
 from leases.engine.core.database import attempt, each, rows, run, short
 from leases.engine.core.runs import MAINTAINS, start
-from leases.engine.core.specs import granted_maintenance
+from leases.engine.core.specs import granted_maintenance, granted_names
 from leases.engine.core.transitions import lock_resource, record_event, wake_relatives
 from leases.messaging import hints
 from leases.models import Run
@@ -59,14 +59,14 @@ def ask(current: Run, wanted: Maintenance) -> None:
     The run keeps the maintenance that it was granted earlier in this phase. Raises NotToBeHad.
     """
     target = _related(current, wanted.relation)
-    holders = holders_of(target, current)
+    holders = holders_of(target, current, without_idle=vacates(current, wanted.action))
     if wanted.holders == "refuse" and holders:
         raise NotToBeHad(
             f"Resource {target} is leased, and the step that needs the maintenance must not wait for leases to end."
         )
     current.maintenance = {
-        "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
-        "granted": False, "earlier": granted_maintenance(current), "at": now(),
+        "resource": target, "relation": wanted.relation, "action": wanted.action, "times": wanted.times,
+        "holders": wanted.holders, "granted": False, "earlier": granted_maintenance(current), "at": now(),
     }  # fmt: skip
     run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s", (target,))
     sentence = wanted.sentence or f"{wanted.action} for {current.resource.name}"
@@ -80,9 +80,7 @@ def ask(current: Run, wanted: Maintenance) -> None:
 
 def has(current: Run, wanted: Maintenance) -> bool:
     """Return whether a run was granted this maintenance earlier in its phase."""
-    return any(
-        (one["relation"], one["action"]) == (wanted.relation, wanted.action) for one in granted_maintenance(current)
-    )
+    return wanted.name in granted_names(current)
 
 
 def now() -> float:
@@ -168,6 +166,8 @@ def tree_holders(resource_id: int, lease_id: int | None) -> list[TreeHolder]:
     return [TreeHolder(*found) for found in rows(_TREE_HOLDERS, {"target": resource_id, "lease": lease_id})]
 
 
+GRANTED = "jsonb_array_elements(coalesce(n.maintenance -> 'earlier', '[]') || n.maintenance)"
+"""SQL for the maintenance that run `n` asked for, now or earlier in its phase."""
 _HOLDERS = f"""
     SELECT DISTINCT l.id FROM ({_IN_TREE}) h JOIN leases_lease l ON l.id = h.lease_id
     JOIN leases_resource r ON r.id = h.resource_id
@@ -179,16 +179,28 @@ _HOLDERS = f"""
                 OR (n.lease_id IS NULL AND n.resource_id = l.for_resource_id)
                 OR (n.lease_id IS NULL AND n.resource_id = h.resource_id AND l.state = 'acquired'))
             AND (n.maintenance ->> 'resource')::bigint = %(target)s AND NOT (n.maintenance ->> 'granted')::boolean)
+        AND NOT EXISTS (SELECT FROM leases_run n, {GRANTED} g
+            WHERE (n.lease_id = l.for_lease_id OR (n.lease_id IS NULL AND n.resource_id = l.for_resource_id))
+            AND g ->> 'action' = 'vacate' AND (g ->> 'resource')::bigint = %(target)s AND (g ->> 'granted')::boolean)
+        AND NOT (%(without_idle)s AND l.for_resource_id IS NOT NULL
+            AND NOT EXISTS (SELECT FROM leases_share u WHERE u.resource_id = l.for_resource_id)
+            AND NOT EXISTS (SELECT FROM leases_run u WHERE u.resource_id = l.for_resource_id))
     ORDER BY l.id"""
 
 
-def holders_of(target: int, current: Run) -> list[int]:
+def vacates(current: Run, action: str) -> bool:
+    """Return whether a run that asks for an action vacates a resource with it, or has done so earlier in its phase."""
+    return "vacate" in (action, *(one["action"] for one in granted_maintenance(current)))
+
+
+def holders_of(target: int, current: Run, *, without_idle: bool) -> list[int]:
     """Return the ids of the leases on the target, and on resources above or below it, that maintenance would disturb.
 
     Leaves out leases that belong to the run itself, leases whose resource is not built yet, leases that themselves wait
-    for maintenance of the target, and leases held for runs that wait for it.
+    for maintenance of the target, and leases held for runs that wait for it or share it; with `without_idle`, also
+    leases that only keep an idle resource.
     """
-    given = {"target": target, "own": current.resource_id, "lease": current.lease_id}
+    given = {"target": target, "own": current.resource_id, "lease": current.lease_id, "without_idle": without_idle}
     return [lease_id for (lease_id,) in rows(_HOLDERS, given)]
 
 

@@ -45,7 +45,9 @@ def amend(resource_id: int, answer: Ready) -> None:
     if columns:
         Resource.objects.filter(pk=resource_id).update(**columns)
     if answer.health is not None:
-        Resource.objects.filter(pk=resource_id).update(**set_health(resource, answer.health))
+        said = set_health(resource, answer.health)
+        if any(getattr(resource, column) != value for column, value in said.items()):
+            Resource.objects.filter(pk=resource_id).update(**said)
     _identify(resource, answer.identities)
     if answer.parts is not None and set_parts(resource_id, answer.parts, whole=not answer.parts):
         hints.after_commit("serve", resource.type)

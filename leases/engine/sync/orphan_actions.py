@@ -16,7 +16,7 @@ from django.db import transaction
 from blueprints import registry
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Ready, Wait
-from blueprints.contract import Step
+from blueprints.contract import Plan
 from blueprints.models import Blueprint
 from blueprints.specs import BlueprintView, Owned, ResourceView, Spec
 from drydock.core.errors import Conflict
@@ -98,7 +98,7 @@ def dispose(stray: Stray, blueprint: Blueprint, view: BlueprintView, owned: Owne
             blueprint_id=blueprint.pk,
         )
     with hidden(view.credentials):
-        while stray.position < len(plan) and _step(stray, plan[stray.position], _spec(stray, view, blueprint, owned)):
+        while stray.position < len(plan) and _step(stray, plan, _spec(stray, view, blueprint, owned)):
             pass
     if stray.position >= len(plan):
         _keep(stray, "Destroyed. The next search confirms it.")
@@ -115,8 +115,9 @@ def _spec(stray: Stray, view: BlueprintView, blueprint: Blueprint, owned: Owned)
     return Spec(phase="destroy", key=owned.key, token=token, resource=resource, tags=owned.tags, deadline=deadline)
 
 
-def _step(stray: Stray, step: Step, spec: Spec) -> bool:
-    """Call one step of the destroy plan. Return True if the next step may be called now."""
+def _step(stray: Stray, plan: Plan, spec: Spec) -> bool:
+    """Call the next step of the destroy plan. Return True if the one after it may be called now."""
+    step = plan[stray.position]
     try:
         answer: Answer = step.act(spec, dict(stray.memo))
     except Exception as error:
@@ -125,7 +126,7 @@ def _step(stray: Stray, step: Step, spec: Spec) -> bool:
         return False
     match answer:
         case Ready():
-            stray.position, stray.memo = stray.position + 1, {}
+            stray.position, stray.memo = len(plan) if answer.ends_phase else stray.position + 1, {}
             _keep(stray, f"{step.name} is done.")
             return True
         case Wait():

@@ -1,4 +1,4 @@
-"""Delete ended leases, events and usage records after their retention.
+"""Delete ended leases, events, usage records, erasure records and sensor reports after their retention.
 
 Each sweep deletes a few small batches, each in its own transaction. A sweep locks only rows that no process uses any
 more, and skips rows that are already locked. A row that other rows refer to is kept until those rows are deleted.
@@ -18,7 +18,21 @@ from django.db.models import Model
 
 from drydock.core import clock
 from leases.engine.core.database import rows, run, short
-from leases.models import Capacity, Failure, Job, Lease, LeaseEvidence, LeaseGroup, Part, Resource
+from leases.models import (
+    Capacity,
+    Console,
+    ConsoleAttachment,
+    ConsoleInput,
+    ConsoleOutput,
+    Failure,
+    Job,
+    Lease,
+    LeaseEvidence,
+    LeaseGroup,
+    Part,
+    Resource,
+    SensorReport,
+)
 from leases.models.job import KeptOutput, Watch
 
 _BATCH = 1000
@@ -93,6 +107,73 @@ def _prune_usage() -> int:
         " FOR UPDATE SKIP LOCKED)",
         (settings.DRYDOCK.usage_retention_days, _BATCH),
     )
+
+
+ERASURES = Rest()
+
+
+def prune_erasures() -> int:
+    """Delete the oldest erasure records after their retention, if there is one. Return the number deleted."""
+    days = settings.DRYDOCK.erasure_retention_days
+    if not days or ERASURES.lasts():
+        return 0
+    found = _prune_erasures(days)
+    if found < _BATCH:
+        ERASURES.begin()
+    return found
+
+
+@short
+def _prune_erasures(days: int) -> int:
+    return run(
+        "DELETE FROM leases_erasurerecord WHERE id IN (SELECT id FROM leases_erasurerecord"
+        " WHERE recorded_at < statement_timestamp() - %s * interval '1 day' ORDER BY recorded_at LIMIT %s"
+        " FOR UPDATE SKIP LOCKED)",
+        (days, _BATCH),
+    )
+
+
+SENSORS = Rest()
+
+
+def prune_sensors() -> int:
+    """Delete what sensors measured after its retention. Return the number of reports deleted."""
+    gone = 0
+    for _ in range(_BATCHES):
+        if SENSORS.lasts():
+            break
+        found = _prune_sensors()
+        gone += found
+        if found < _BATCH:
+            SENSORS.begin()
+    return gone
+
+
+@short
+def _prune_sensors() -> int:
+    return run(
+        "DELETE FROM leases_sensorreport WHERE id IN (SELECT id FROM leases_sensorreport"
+        " WHERE at < statement_timestamp() - %s * interval '1 hour' ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED)",
+        (settings.DRYDOCK.sensor_retention_hours, _BATCH),
+    )
+
+
+CONSOLES = Rest()
+
+
+def prune_consoles() -> int:
+    """Delete what was printed and typed at the consoles of leases that have ended. Return the number of records.
+
+    The process that holds the line of a console does so at the end of the lease, unless it died before.
+    """
+    if CONSOLES.lasts():
+        return 0
+    over = ConsoleOutput.objects.filter(lease__state__in=("destroyed", "broken"))
+    found = list(over.values_list("lease_id", flat=True).distinct()[:_BATCH])
+    for model in (ConsoleOutput, ConsoleInput, ConsoleAttachment) if found else ():
+        model.objects.filter(lease_id__in=found).delete()
+    CONSOLES.begin()
+    return len(found)
 
 
 @dataclass(kw_only=True)
@@ -182,10 +263,13 @@ def _days() -> int:
 WALKS = (
     Walk(
         model=Lease, over="(t.state IN ('destroyed', 'broken') AND t.ended_at < at.before)",
-        with_it=(KeptOutput, Watch, Job, LeaseEvidence), column="lease_id",
+        with_it=(
+            KeptOutput, Watch, Job, LeaseEvidence, ConsoleOutput, ConsoleInput, ConsoleAttachment, Console,
+        ),
+        column="lease_id",
     ),
     Walk(model=LeaseGroup, over="(t.created_at < at.before)"),
-    Walk(model=Resource, over="(t.gone_at < at.before)", with_it=(Capacity, Part, Failure), column="resource_id"),
+    Walk(model=Resource, over="(t.gone_at < at.before)", with_it=(Capacity, Part, Failure, SensorReport), column="resource_id"),
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from leases.reasons import Reason
 _RESERVED = "coalesce(u.reserved_until, u.started_at + %s * interval '1 s')"
 _OPEN_ENDED = "l.state = 'active' AND l.until IS NULL AND l.root_id IS NULL AND l.for_resource_id IS NULL"
 _DUE = f"""
-    SELECT DISTINCT l.id FROM leases_budget b JOIN leases_usage u ON u.ended_at IS NULL
+    SELECT DISTINCT l.id FROM leases_budget b JOIN leases_usage u ON u.ended_at IS NULL AND u.price > 0
         AND (b.user_id = u.owner_id OR b.group_id = u.group_id OR b.blueprint_id = u.blueprint_id)
     JOIN leases_lease l ON l.id = u.lease_id AND {_OPEN_ENDED} AND l.release_wanted = ''
     WHERE {_RESERVED} <= statement_timestamp() + %s * interval '1 s'"""

@@ -60,6 +60,9 @@ CHECKS: tuple[Callable[[], int], ...] = (
     pruning.prune_events,
     pruning.prune_ended,
     pruning.prune_usage,
+    pruning.prune_erasures,
+    pruning.prune_sensors,
+    pruning.prune_consoles,
 )
 """The checks in the order in which they run. Each returns the number of items that were due."""
 

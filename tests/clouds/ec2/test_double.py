@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.userdata import user_data
 from blueprints.cloud.values import Lifecycle
 from blueprints.ec2.client import Ec2
 from blueprints.ec2.config import Credential
+from blueprints.userdata import user_data
 from interfaces.keys import new_key_pair
 from tests.clouds.ec2.double import KEY, SECRET, Double, Machine
 from tests.clouds.ec2.orders import TAGS, again, made, order

@@ -14,12 +14,12 @@ from typing import Any
 from blueprints import registry
 from blueprints.cloud.client import Client
 from blueprints.cloud.kind import CloudHost
-from blueprints.cloud.userdata import READY_MARK
 from blueprints.cloud.validation.choosing import Asking, choose
 from blueprints.cloud.validation.environment import Environment, Outside
 from blueprints.cloud.validation.journal import Journal
 from blueprints.cloud.validation.tags import RunTags, run_tags
 from blueprints.cloud.validation.values import Limits, Wish
+from blueprints.userdata import READY_MARK
 from interfaces.endpoints import SshEndpoint
 from tests.clouds.azure.double import AzureDouble
 from tests.clouds.azure.things import DISK, NSG

@@ -10,13 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import AfterValidator, BeforeValidator
 
-from blueprints.cloud import interruption
 from drydock.core.errors import InvalidRequest
-from interfaces.keys import KeyPair
+from interfaces.keys import KeyPair, new_key_pair
 
 LIMIT = 16_384
 """Maximum size in bytes: the smallest limit of the three clouds (EC2's, before base64)."""
@@ -28,6 +28,17 @@ _UNREAD = (AttributeError, KeyError, IndexError, OverflowError)
 READY_MARK = "/run/drydock-ready"
 """File that the last of our commands creates. The guest is ready once this file exists and `cloud-init status --wait`
 has returned."""
+FIRST_BOOT = f"""
+command -v cloud-init > /dev/null || {{ echo absent; exit; }}
+said=$(cloud-init status 2> /dev/null)
+case $said in
+*error*) echo error; cloud-init status --long 2> /dev/null | tail -n 20;;
+*done*) [ -e {READY_MARK} ] && echo done || echo running;;
+*disabled*) echo absent;;
+*) echo running;;
+esac
+"""
+"""Script for the guest. Prints `running`, `done`, `absent` (no cloud-init), or `error` and what cloud-init says."""
 
 _SWITCH = (
     'left=$(($1 - $(date +%s))); [ "$left" -gt 0 ] || left=1;'
@@ -48,15 +59,14 @@ def user_data(
     ends_at: dt.datetime | None = None,
     also: Mapping[str, Any] | None = None,
     asked: Mapping[str, Any] | None = None,
-    reader: str = "",
+    programs: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the user data for one machine.
 
-        `host_key` is None if the machine generates its own. `ends_at` is when the machine switches itself off, even if
+    `host_key` is None if the machine generates its own. `ends_at` is when the machine switches itself off, even if
     Drydock is down and however often it has booted by then. `also` is the operator's own cloud-config and `asked` the
-    lease's: their lists are appended to ours in this order, and their other keys must not be set already. `reader` is
-    the code with which the guest asks whether its cloud will reclaim it (see `interruption`); if empty, the guest does
-    not ask.
+    lease's: their lists are appended to ours in this order, and their other keys must not be set already. `programs` is
+    a cloud-config that installs programs of Drydock.
 
     Raises InvalidRequest if two of the cloud-configs set the same key, or if the result is larger than a cloud accepts.
     """
@@ -64,10 +74,11 @@ def user_data(
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": host_key.private, "ed25519_public": host_key.public} if host_key else {},
         "ssh_pwauth": False,
+        **({"disable_root": False} if user == "root" else {}),
         "users": [_account(user, public_key)],
         "bootcmd": [["sh", "-c", _SWITCH, "end", str(int(ends_at.timestamp()))]] if ends_at else [],
         "runcmd": [],
-        **(interruption.cloud_config(reader) if reader else {}),
+        **(programs or {}),
     }
     said = _with(_with(ours, also or {}, whose="Drydock's own"), asked or {}, whose="the operator's, or Drydock's own,")
     said["runcmd"].append(["touch", READY_MARK])
@@ -80,6 +91,8 @@ def user_data(
 
 
 def _account(user: str, public_key: str) -> dict[str, Any]:
+    if user == "root":
+        return {"name": user, "lock_passwd": True, "ssh_authorized_keys": [public_key]}
     return {
         "name": user,
         "gecos": "Drydock",
@@ -151,3 +164,28 @@ class _Loader(yaml.SafeLoader):
         if self.flow_level >= DEEPEST:
             raise ValueError(_TOO_DEEP)
         super().fetch_flow_collection_start(token)
+
+
+def user_data_trouble(also: dict[str, Any], asked: dict[str, Any] | None = None) -> str:
+    """Return why the cloud-configs of the operator and the lease cannot be combined, or an empty string if they can."""
+    try:
+        pair = new_key_pair()
+        user_data(user="drydock", public_key=pair.public, host_key=pair, also=also, asked=asked)
+    except InvalidRequest as error:
+        return str(error)
+    return ""
+
+
+def _cloud_config(given: Any) -> Any:
+    return cloud_config(given) if isinstance(given, str) else given
+
+
+def _possible(given: dict[str, Any]) -> dict[str, Any]:
+    trouble = user_data_trouble(given)
+    if trouble:
+        raise ValueError(trouble)
+    return given
+
+
+CloudInit = Annotated[dict[str, Any], BeforeValidator(_cloud_config), AfterValidator(_possible)]
+"""A cloud-config as a field of a config or a requirement: YAML or JSON text, or a mapping."""

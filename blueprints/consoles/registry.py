@@ -1,0 +1,34 @@
+"""The console drivers: those of this package, and those of other packages by entry point."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from blueprints.consoles.command import CommandConsole
+from blueprints.consoles.contract import ConsoleDriver
+from blueprints.consoles.ssh import SshConsole
+from drydock.core.errors import NotFound
+from drydock.core.plugins import Plugins, load_plugins
+
+GROUP = "drydock.consoles"
+OWN: dict[str, type[ConsoleDriver]] = {one.name: one for one in (CommandConsole, SshConsole)}
+
+
+@cache
+def installed() -> Plugins:
+    """Load the drivers of other packages. A broken one is a problem in the result, and does not affect the others."""
+    return load_plugins(GROUP)
+
+
+def driver(name: str) -> ConsoleDriver:
+    """Return the driver with this name. Raises NotFound."""
+    found = installed()
+    made = OWN.get(name) or found.objects.get(name)
+    if made is None:
+        problem = next((one.message for one in found.problems if one.name == name), "")
+        raise NotFound(
+            f"There is no console driver {name!r}" + (f": {problem}" if problem else "."),
+            hint=f"Installed are: {', '.join(sorted({*OWN, *found.objects}))}.",
+        )
+    ready: ConsoleDriver = made()
+    return ready
