@@ -40,6 +40,8 @@ class HttpJobs(HttpOperations, Interfaces, Jobs):
         began = time.monotonic()
         kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         job = self.start_job(id, words, env=env, cwd=cwd, stdin=stdin, apart=True)
+        if job.state == "lost":  # its host refused to start it
+            raise DrydockError(f"Job {job.id} is lost: {job.message}")
         try:
             reading = _Reading(self, job.id, on_output or (lambda stream, part: kept[stream].extend(part)))
             reading.to_the_end(timeout)

@@ -104,13 +104,21 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
         if (kept := infos.kept_output(job_id, offset, limit)) is not None:
             return kept
         if isinstance(error, JobMissing):
-            raise NotFound(f"Job {job_id} has no output any more.", field="job") from None
+            raise _without_output(job_id) from None
         if isinstance(error, LeaseEnded):
             jobs.advance(job_id)
         raise
     if part.over:
         jobs.advance(job_id)
     return JobPart(content=part.content, next_offset=part.next_offset, over=part.over, truncated=part.truncated)
+
+
+def _without_output(job_id: int) -> NotFound:
+    """Return the error for a job of which the host knows nothing: it never started, or its folder was removed."""
+    job = jobs.advance(job_id)
+    if job.state == Job.State.LOST:
+        return NotFound(f"Job {job_id} has no output, because it was lost: {job.message}", field="job")
+    return NotFound(f"Job {job_id} has no output any more.", field="job")
 
 
 @input_checks.checked

@@ -17,7 +17,7 @@ from leases.engine.lifecycle import step_results
 from leases.engine.scheduling import request as lease_request
 from leases.messaging import hints
 from leases.messaging.inline import settle
-from leases.models import Lease
+from leases.models import Lease, Run
 from leases.validation.requests import read
 from tests.peers import require
 
@@ -86,6 +86,9 @@ def _quick(settings: Any) -> None:
     )
 
 
+_RUN = ("phase", "position", "step", "tries", "in_call", "step_since", "due_at", "token_until", "sentence")
+
+
 @pytest.fixture
 def until() -> Callable[..., Any]:
     """Sweep until something holds of a row; fails with what the row says when it does not in time."""
@@ -99,7 +102,8 @@ def until() -> Callable[..., Any]:
             if found == columns:
                 return row
             if clock.monotonic() > end:
-                pytest.fail(f"{row}: {found}, wanted {columns}; it says {row.reason}: {row.message}")
+                runs = "; ".join(str(run) for run in Run.objects.values(*_RUN))
+                pytest.fail(f"{row}: {found}, wanted {columns}; it says {row.reason}: {row.message}; runs: {runs}")
             clock.sleep(0.05)
 
     return wait

@@ -13,7 +13,7 @@ from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, NotSupported
 from drydock_client.jobs import LONGEST_STDIN
 from interfaces.deadline import Deadline
-from interfaces.errors import DeadlineExceeded, LeaseEnded, Unreachable
+from interfaces.errors import DeadlineExceeded, LeaseEnded, NotStarted, Unreachable
 from leases import tasks
 from leases.engine.core import installation, specs
 from leases.engine.core.database import InsideTransaction
@@ -142,6 +142,17 @@ def test_what_the_host_has_lost_is_lost(ada, lease):
     job = jobs.start(ada, lease, ["make"])
     on_host(lease).lose(workload_jobs.host_id(Job.objects.get()))
     assert jobs.get(ada, job.id).state == "lost"
+
+
+def test_a_job_whose_host_refused_to_start_it_says_why_it_has_no_output(ada, lease, monkeypatch):
+    def refuse(*_):
+        raise NotStarted("The host did not start a shell: Cannot fork.")
+
+    monkeypatch.setattr(type(on_host(lease)), "start", refuse)
+    job = jobs.start(ada, lease, ["make"])
+    assert (job.state, job.message) == ("lost", "The host did not start a shell: Cannot fork.")
+    with pytest.raises(NotFound, match="it was lost: The host did not start a shell: Cannot fork"):
+        jobs.output(ada, job.id)
 
 
 def test_jobs_of_others_are_not_to_be_found(ada, lease, django_user_model):
