@@ -33,16 +33,17 @@ from tests.accelerators.test_engine import (
     search,
     soon,
     tree,
+    unhurried,
     until,
 )  # fmt: skip
 from tests.blueprints import host_peers as peers
 
 __all__ = [
     "_database", "_nothing_is_swallowed", "_quick", "ask", "blueprint", "devices", "host", "owner", "soon",
-    "tree", "until",
+    "tree", "unhurried", "until",
 ]  # fmt: skip
 
-pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon")]
+pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon", "unhurried")]
 
 
 @pytest.fixture(autouse=True)

@@ -28,11 +28,21 @@ from tests.accelerators.fake_smi import FakeSmi
 from tests.blueprints import device_peers
 from tests.blueprints import host_peers as peers
 from tests.blueprints.device_peers import Place
-from tests.leases.conftest import _database, _nothing_is_swallowed, _quick, ask, blueprint, owner, soon, until
+from tests.leases.conftest import (
+    _database,
+    _nothing_is_swallowed,
+    _quick,
+    ask,
+    blueprint,
+    owner,
+    soon,
+    unhurried,
+    until,
+)
 
-__all__ = ["_database", "_nothing_is_swallowed", "_quick", "ask", "blueprint", "owner", "soon", "until"]
+__all__ = ["_database", "_nothing_is_swallowed", "_quick", "ask", "blueprint", "owner", "soon", "unhurried", "until"]
 
-pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon")]
+pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon", "unhurried")]
 
 
 @pytest.fixture(autouse=True)

@@ -33,6 +33,7 @@ from tests.accelerators.test_engine import (
     owner,
     search,
     soon,
+    unhurried,
     until,
 )
 from tests.blueprints import device_peers
@@ -40,10 +41,10 @@ from tests.blueprints import host_peers as peers
 
 __all__ = [
     "_alone", "_database", "_nothing_is_swallowed", "_quick", "ask", "blueprint", "devices", "host", "owner", "soon",
-    "until",
+    "unhurried", "until",
 ]  # fmt: skip
 
-pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon")]
+pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon", "unhurried")]
 
 
 @pytest.fixture

@@ -23,16 +23,16 @@ from tests.blueprints import host_peers as peers
 from tests.blueprints.host_peers import WORKER, Server
 from tests.blueprints.test_webroot import fetch
 from tests.blueprints.test_working_copy import Upstream
-from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, until
+from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, unhurried, until
 from tests.peers import require
 
-__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "soon", "until"]
+__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "soon", "unhurried", "until"]
 
 FIRST = 29_000 + os.getpid() % 400
 
 
 # Waiting for others who use the accounts of this machine does not count.
-pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon")]
+pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon", "unhurried")]
 
 
 @pytest.fixture(autouse=True)

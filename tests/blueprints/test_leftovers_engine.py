@@ -26,10 +26,10 @@ from tests.blueprints.host_peers import AS_ROOT, WORKER, Server
 from tests.blueprints.layered_peers import new_folder
 from tests.blueprints.leftover_peers import ALWAYS, OF_PAGES, OF_REPOSITORIES, PER_ACCOUNT
 from tests.blueprints.test_working_copy import Upstream
-from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, until
+from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, unhurried, until
 from tests.peers import require
 
-__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "soon", "until"]
+__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "soon", "unhurried", "until"]
 
 FIRST = 28_500 + os.getpid() % 400
 PLANTED = {
@@ -38,7 +38,7 @@ PLANTED = {
 """Rows that can be planted wherever the tests run as root."""
 
 # Waiting for others who use the accounts of this machine does not count.
-pytestmark = [pytest.mark.timeout(1000, func_only=True), pytest.mark.usefixtures("soon")]
+pytestmark = [pytest.mark.timeout(1000, func_only=True), pytest.mark.usefixtures("soon", "unhurried")]
 
 
 @pytest.fixture(scope="module")

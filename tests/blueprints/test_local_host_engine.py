@@ -14,9 +14,11 @@ from leases.operations import blueprints, interfaces, jobs, leases, resources
 from leases.operations.callers import caller
 from tests.blueprints import host_peers as peers
 from tests.blueprints.layered_peers import new_folder
-from tests.leases.conftest import _database, _quick, ask, blueprint, owner, until
+from tests.leases.conftest import _database, _quick, ask, blueprint, owner, unhurried, until
 
-__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "until"]
+__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "unhurried", "until"]
+
+pytestmark = pytest.mark.usefixtures("unhurried")
 
 
 @pytest.fixture

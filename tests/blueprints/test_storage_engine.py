@@ -20,15 +20,15 @@ from leases.models import Lease, Resource, Share, SlotLock
 from leases.reasons import Reason
 from tests.blueprints import host_peers as peers
 from tests.blueprints.test_working_copy import Upstream
-from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, until
+from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, unhurried, until
 
-__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "soon", "until"]
+__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "soon", "unhurried", "until"]
 
 FIRST = 29_500 + os.getpid() % 400
 
 
 # Waiting for others who use the accounts of this machine does not count.
-pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon")]
+pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon", "unhurried")]
 
 
 @pytest.fixture(autouse=True)

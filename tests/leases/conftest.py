@@ -86,6 +86,13 @@ def _quick(settings: Any) -> None:
     )
 
 
+@pytest.fixture
+def unhurried(_quick: None, settings: Any) -> None:
+    """Give each step the time it has in production, because a real host on a busy machine may need it."""
+    usual = type(settings.DRYDOCK).model_fields["step_token_seconds"].default
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": usual})
+
+
 _RUN = ("phase", "position", "step", "tries", "in_call", "step_since", "due_at", "token_until", "sentence")
 
 
