@@ -141,8 +141,6 @@ class Interfaces(Operations):
         cluster and node are set by Drydock. Returns before the pods run: get the service for its state.
         """
 
-    @operation(
-        "DELETE", "leases/{id}/dpu-services/{name}", "Remove a service from a DPU", scope="lease", host="lease"
-    )
+    @operation("DELETE", "leases/{id}/dpu-services/{name}", "Remove a service from a DPU", scope="lease", host="lease")
     def remove_dpu_service(self, id: int, name: str) -> None:
         """Begin to remove a service. A missing service is not an error."""

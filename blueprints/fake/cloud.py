@@ -64,7 +64,8 @@ class Cloud(Provider):
         with self._store.transaction() as db:
             rows = db.execute(
                 "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?1, lease) UNION ALL "
-                "SELECT key, lease, 'service ' || name FROM services WHERE lease = coalesce(?1, lease) ORDER BY 1, 2, 3",
+                "SELECT key, lease, 'service ' || name FROM services WHERE lease = coalesce(?1, lease) "
+                "ORDER BY 1, 2, 3",
                 (lease,),
             )
             return [Leaving(**dict(row)) for row in rows]
@@ -74,7 +75,7 @@ class Cloud(Provider):
         return not self.instances() and not self.left()
 
     def show_service(self, lease: str, name: str, **seen: Any) -> None:
-        """Set what is seen of a service: `current`, `removing`, and `conditions` and `pods` as objects with their fields.
+        """Set what is seen of a service: `current`, `removing`, and `conditions` and `pods` as objects.
 
         What is left out is as for a new service without pods.
         """

@@ -166,7 +166,7 @@ class FakeActivated(Fake, Activates, Cleans, Controls):
         return config.clean_apart
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return functions that open all interfaces. Services exist only here: the deactivation of a lease ends them."""
+        """Return functions that open all interfaces. Only here, a deactivation ends the services of a lease."""
         return {**super().interfaces(), DpuServices.name: open_services}
 
     def control(self, lease: LeaseView) -> Control | None:

@@ -81,7 +81,8 @@ class DpuServices(Interface):
         """Create a service, or change the one of this name. The same service again changes nothing.
 
         Returns before its pods run. Raises InvalidRequest with the field if the chart is not allowed, Conflict if the
-        lease has 32 services or this one is being removed, ServiceChanged, LeaseEnded, and the errors of the connection.
+        lease has 32 services or this one is being removed, ServiceChanged, LeaseEnded, and the errors of the
+        connection.
         """
         check_allowed(service.chart, self._allowed)
         deadline = self._watch("Applying the service", timeout).deadline

@@ -77,7 +77,8 @@ def _inside(values: Mapping[str, Any], field: str) -> Iterator[tuple[str, Any, i
 
 
 def _check_name(name: Any, where: str) -> None:
-    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name.strip() != name:
+    fits = isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable() and name.strip() == name
+    if not fits:
         raise InvalidRequest(
             f"{str(name)[:_SHOWN]!r} cannot be the name of a Helm value.",
             field=where, hint=f"Names have 1 to {_LONGEST_NAME} printable characters.",

@@ -1,4 +1,4 @@
-"""The definition of a service: a chart, its Helm values, ports and labels. Each is checked before anything is written."""
+"""The definition of a service: a chart, its Helm values, ports and labels, all checked before anything is written."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ class Service:
             if name not in cls.__dataclass_fields__:
                 raise InvalidRequest("A service has no such field, or Drydock sets it.", field=str(name))
         try:
-            values = {**given, "chart": Chart(**given["chart"]), "ports": tuple(Port(**p) for p in given.get("ports", ()))}
-            return cls(**values)
+            ports = tuple(Port(**one) for one in given.get("ports", ()))
+            return cls(**{**given, "chart": Chart(**given["chart"]), "ports": ports})
         except (KeyError, TypeError) as error:
             raise InvalidRequest(f"The service is invalid: {error}.") from error
 

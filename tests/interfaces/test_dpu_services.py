@@ -71,7 +71,8 @@ def test_the_same_service_again_changes_nothing(services: FakeDpuServices) -> No
 
 
 def test_a_service_goes_through_json() -> None:
-    given = service(values={"a": [1, {"b": "ü\n"}]}, ports=(Port(name="dns", port=53, protocol="UDP"),), labels={"x/y": ""})
+    ports = (Port(name="dns", port=53, protocol="UDP"),)
+    given = service(values={"a": [1, {"b": "ü\n"}]}, ports=ports, labels={"x/y": ""})
     assert Service.from_json(json.loads(json.dumps(given.to_json()))) == given
     assert "ü" not in repr(given)
 
@@ -296,8 +297,11 @@ def test_a_lease_that_is_over_is_refused(services: FakeDpuServices, lease: Lease
     services.apply(service())
     lease.end()
     for act in (
-        lambda: services.apply(service()), services.list, lambda: services.show("edge"), lambda: services.remove("edge"),
-    ):  # fmt: skip
+        lambda: services.apply(service()),
+        services.list,
+        lambda: services.show("edge"),
+        lambda: services.remove("edge"),
+    ):
         with pytest.raises(LeaseEnded):
             act()
     assert list(services.backend.services) == ["edge"]

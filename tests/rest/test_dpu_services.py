@@ -131,7 +131,9 @@ def test_no_chart_is_allowed_unless_the_config_lists_it(api, owner, blueprint) -
     assert (refused["field"], refused["hint"]) == ("chart.repository", "Allowed: none.")
 
 
-def test_only_the_owner_sees_and_changes_services_and_only_with_the_scope(ada, held, api, owner, django_user_model) -> None:
+def test_only_the_owner_sees_and_changes_services_and_only_with_the_scope(
+    ada, held, api, owner, django_user_model
+) -> None:
     where = f"leases/{held}/dpu-services/edge"
     ada("PUT", where, {"chart": CHART})
     eve = api(django_user_model.objects.create_user("eve"))
