@@ -16,15 +16,28 @@ from interfaces.dpu_services import AllowedChart, Condition, Deployed, DpuServic
 from interfaces.errors import ServiceChanged, Unreachable
 
 
-class FakeServices(Provider, ServiceBackend):
+class _Running(Provider):
+    """The provider, where a call needs an instance that answers."""
+
+    @contextmanager
+    def reached(self, call: str, key: str) -> Iterator[sqlite3.Connection]:
+        """Count a call to an instance, as one transaction. Raises Unreachable if the instance does not answer."""
+        with self._call(call, key) as db:
+            there = db.execute("SELECT 1 FROM instances WHERE key = ? AND state = 'running'", (key,)).fetchone()
+            cut_off = db.execute("SELECT 1 FROM settings WHERE key = ? AND name = 'cut_off'", (key,)).fetchone()
+            if there is None or cut_off is not None:
+                raise Unreachable("The instance does not answer.")
+            yield db
+
+
+class FakeServices(ServiceBackend):
     """The services of one lease on one instance. Each has one pod, which is ready at once.
 
     `Cloud.show_service` changes what is seen of one.
     """
 
     def __init__(self, provider: str, key: str, lease: str) -> None:
-        super().__init__(provider)
-        self._key, self._lease = key, lease
+        self._provider, self._key, self._lease = _Running(provider), key, lease
 
     def list(self, deadline: Deadline) -> Sequence[Deployed]:
         """Return the services of the lease, sorted by name."""
@@ -61,11 +74,7 @@ class FakeServices(Provider, ServiceBackend):
     @contextmanager
     def _reached(self, call: str, deadline: Deadline) -> Iterator[sqlite3.Connection]:
         deadline.check("Reaching the DPU")
-        with self._call(call, self._key) as db:
-            there = "SELECT 1 FROM instances WHERE key = ? AND state = 'running'"
-            cut_off = "SELECT 1 FROM settings WHERE key = ? AND name = 'cut_off'"
-            if not db.execute(there, (self._key,)).fetchone() or db.execute(cut_off, (self._key,)).fetchone():
-                raise Unreachable("The instance does not answer.")
+        with self._provider.reached(call, self._key) as db:
             yield db
 
     def _row(self, db: sqlite3.Connection, name: str) -> Any:
