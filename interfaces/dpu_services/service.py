@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -70,7 +71,7 @@ class Port:
             raise InvalidRequest(f"The protocol of port {self.name} must be TCP or UDP.", field="ports")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Service:
     """A service on a leased DPU. Raises InvalidRequest, with the field, for anything that cannot be installed.
 
@@ -89,6 +90,18 @@ class Service:
         object.__setattr__(self, "values", checked_values(self.values))
         object.__setattr__(self, "ports", _checked_ports(self.ports))
         object.__setattr__(self, "labels", _checked_labels(self.labels))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as JSON, because `1`, `1.0` and `True` are equal in Python, but different Helm values."""
+        return isinstance(other, Service) and self._text == other._text
+
+    def __hash__(self) -> int:
+        """Return a hash of the name, which equal services have in common."""
+        return hash(self.name)
+
+    @property
+    def _text(self) -> str:
+        return json.dumps(self.to_json(), sort_keys=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the service as a dict of JSON types, which `from_json` parses."""

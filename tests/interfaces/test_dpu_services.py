@@ -70,6 +70,18 @@ def test_the_same_service_again_changes_nothing(services: FakeDpuServices) -> No
     assert services.backend.writes == [("create", "edge"), ("replace", "edge")]
 
 
+def test_numbers_and_flags_that_are_equal_in_python_are_a_change(services: FakeDpuServices) -> None:
+    for value in (1, True, 1.0, "1"):
+        services.apply(service(values={"a": [value]}))
+        shown = services.show("edge").service.values["a"][0]
+        assert (shown, type(shown)) == (value, type(value))
+    assert len(services.backend.writes) == 4
+    services.apply(service(values={"b": 2, "a": 1}))
+    services.apply(service(values={"a": 1, "b": 2}))
+    assert len(services.backend.writes) == 5
+    assert len({service(), service(), service(values={"a": 1})}) == 2
+
+
 def test_a_service_goes_through_json() -> None:
     ports = (Port(name="dns", port=53, protocol="UDP"),)
     given = service(values={"a": [1, {"b": "ü\n"}]}, ports=ports, labels={"x/y": ""})
