@@ -1,20 +1,31 @@
-"""The interfaces of leases: commands, files and the web server."""
+"""The interfaces of leases: commands, files, the web server and the services on a DPU."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import AccessInfo, Ended, FileInfo, JobInfo, LogPart, ServerInfo
+from drydock_client.values import (
+    AccessInfo,
+    DpuChart,
+    DpuPort,
+    DpuServiceInfo,
+    Ended,
+    FileInfo,
+    JobInfo,
+    LogPart,
+    ServerInfo,
+)
 
 Words = Sequence[str] | str
 """Exact arguments, or one line for a shell."""
 
 
 class Interfaces(Operations):
-    """Access, commands, files and the web server of leases."""
+    """Access, commands, files, the web server and the DPU services of leases."""
 
     @operation("GET", "leases/{id}/access", "Get the SSH access to a lease")
     def access(self, id: int) -> AccessInfo:
@@ -101,3 +112,35 @@ class Interfaces(Operations):
     @operation("GET", "leases/{id}/server/log", "Read a log of the web server", query="Log", host="lease")
     def server_log(self, id: int, kind: str = "access", *, offset: int = 0, limit: int = 1 << 20) -> LogPart:
         """Return a part of the web server's `access` or `error` log: at most `limit` bytes, starting at `offset`."""
+
+    # The services on a DPU, on which a lease has the interface `dpu_services`
+
+    @operation("GET", "leases/{id}/dpu-services", "List the services on a DPU", host="lease")
+    def dpu_services(self, id: int) -> list[DpuServiceInfo]:
+        """List the services of a lease, sorted by name, without their Helm values."""
+
+    @operation("GET", "leases/{id}/dpu-services/{name}", "Get a service on a DPU", host="lease")
+    def dpu_service(self, id: int, name: str) -> DpuServiceInfo:
+        """Return a service with its state and its Helm values."""
+
+    @operation(
+        "PUT",
+        "leases/{id}/dpu-services/{name}",
+        "Create or change a service on a DPU",
+        scope="lease",
+        body="DpuService",
+        host="lease",
+    )
+    def apply_dpu_service(
+        self, id: int, name: str, *, chart: DpuChart, values: Mapping[str, Any] | None = None,
+        ports: Sequence[DpuPort] = (), labels: Mapping[str, str] | None = None,
+    ) -> DpuServiceInfo:  # fmt: skip
+        """Create a service, or change the one of this name. The same service again changes nothing.
+
+        The chart must be one that the config of the blueprint allows. `labels` are those of the pods; namespace,
+        cluster and node are set by Drydock. Returns before the pods run: get the service for its state.
+        """
+
+    @operation("DELETE", "leases/{id}/dpu-services/{name}", "Remove a service from a DPU", scope="lease", host="lease")
+    def remove_dpu_service(self, id: int, name: str) -> None:
+        """Begin to remove a service. A missing service is not an error."""

@@ -187,6 +187,18 @@ class NotRunning(InterfaceError, Conflict):
     code = "not_running"
 
 
+class ServiceMissing(InterfaceError, NotFound):
+    """The DPU has no service of this name."""
+
+    code = "service_missing"
+
+
+class ServiceChanged(InterfaceError, Conflict):
+    """The service was changed or removed by another request meanwhile. Nothing was changed by this one."""
+
+    code = "service_changed"
+
+
 class ConsoleBusy(InterfaceError, Conflict):
     """Another session uses the console of the machine."""
 

@@ -73,10 +73,11 @@ class Registry:
 def _own() -> list[type[Interface]]:
     from interfaces.command import ShellCommand
     from interfaces.console import Console
+    from interfaces.dpu_services import DpuServices
     from interfaces.filesystem import RootedFilesystem
     from interfaces.httpd import NginxHttpd
 
-    return [ShellCommand, RootedFilesystem, NginxHttpd, Console]
+    return [ShellCommand, RootedFilesystem, NginxHttpd, Console, DpuServices]
 
 
 REGISTRY = Registry()

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from drydock.core.errors import NotSupported
+
 if TYPE_CHECKING:
     from interfaces.deadline import Deadline
     from interfaces.files import Files
@@ -103,3 +105,21 @@ class Transport(ABC):
 
         Other transports to the same account are not affected.
         """
+
+
+class NoAccount(Transport):
+    """Stands for the transport of an interface that leads to no account. `what` names the interface in errors."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def start(self, launch: Launch, deadline: Deadline) -> Process:
+        """Raise NotSupported."""
+        raise NotSupported(f"{self._what} runs no commands.", capability="command")
+
+    def files(self, root: str) -> Files:
+        """Raise NotSupported."""
+        raise NotSupported(f"{self._what} has no files.", capability="filesystem")
+
+    def close(self) -> None:
+        """Do nothing, because nothing is open."""

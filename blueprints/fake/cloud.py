@@ -25,7 +25,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """An account, a key or a file that a lease has on an instance."""
+    """An account, a key, a file or a service that a lease has on an instance."""
 
     key: str
     lease: str
@@ -60,10 +60,12 @@ class Cloud(Provider):
         return len(self.calls(name, key))
 
     def left(self, lease: str | None = None) -> list[Leaving]:
-        """Return the accounts, keys and files that all leases, or only this lease, have on instances."""
+        """Return the accounts, keys, files and services that all leases, or only this lease, have on instances."""
         with self._store.transaction() as db:
             rows = db.execute(
-                "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?, lease) ORDER BY 1, 2, 3",
+                "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?1, lease) UNION ALL "
+                "SELECT key, lease, 'service ' || name FROM services WHERE lease = coalesce(?1, lease) "
+                "ORDER BY 1, 2, 3",
                 (lease,),
             )
             return [Leaving(**dict(row)) for row in rows]
@@ -71,6 +73,15 @@ class Cloud(Provider):
     def is_empty(self) -> bool:
         """Return whether there are no instances, and leases have left nothing behind."""
         return not self.instances() and not self.left()
+
+    def show_service(self, lease: str, name: str, **seen: Any) -> None:
+        """Set what is seen of a service: `current`, `removing`, and `conditions` and `pods` as objects.
+
+        What is left out is as for a new service without pods.
+        """
+        with self._store.transaction() as db:
+            values = (json.dumps(seen), lease, name)
+            db.execute("UPDATE services SET seen = ? WHERE lease = ? AND name = ?", values)
 
     def kill(self, key: str) -> None:
         """Make the instance fail. It stays listed, and its next check reports it dead."""

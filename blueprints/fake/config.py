@@ -62,6 +62,14 @@ class Parts(Fields):
     attributes: Mapping[str, JsonValue] = {}
 
 
+class AllowedChart(Fields):
+    """A chart that owners may install as a service."""
+
+    repository: str = Field(pattern=r"^(oci|https)://\S+$", max_length=2000)
+    name: str = Field(min_length=1, max_length=128)
+    versions: tuple[str, ...] = Field(min_length=1, description="Allowed versions, each of them exactly.")
+
+
 class Config(Fields):
     """Config of a blueprint of kind fake. By default, every step succeeds at once."""
 
@@ -90,6 +98,9 @@ class Config(Fields):
     places: tuple[str, ...] = Field(default=(), description="Places in which agents may report; empty: any.")
     credential: str = Field(default="", description="Credential with the `password` of all instances.")
     secrets: bool = Field(default=False, description="A build generates a password, which is stored as a secret.")
+    charts: tuple[AllowedChart, ...] = Field(
+        default=(), description="Charts that owners may install as services (fake_activated)."
+    )
     faults: tuple[Fault, ...] = ()
 
 

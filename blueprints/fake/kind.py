@@ -32,7 +32,9 @@ from blueprints.fake.acts import FakeActs
 from blueprints.fake.faults import NeedLeases, step
 from blueprints.fake.machine import Machine
 from blueprints.fake.provider import Provider
+from blueprints.fake.services import open_services
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem
+from interfaces.dpu_services import DpuServices
 
 
 class Fake(Machine, FakeActs, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
@@ -162,6 +164,10 @@ class FakeActivated(Fake, Activates, Cleans, Controls):
     def cleans_apart(self, config: config.Config) -> bool:
         """Return whether the config says so."""
         return config.clean_apart
+
+    def interfaces(self) -> Mapping[str, Opener]:
+        """Return functions that open all interfaces. Only here, a deactivation ends the services of a lease."""
+        return {**super().interfaces(), DpuServices.name: open_services}
 
     def control(self, lease: LeaseView) -> Control | None:
         """Return an in-memory control account, separate from the lease's own interfaces."""

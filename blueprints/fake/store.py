@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_VERSION = 4
+_VERSION = 5
 _SCHEMA = (
     """CREATE TABLE instances (
         key TEXT PRIMARY KEY, state TEXT NOT NULL, tags TEXT NOT NULL, token TEXT NOT NULL DEFAULT '',
@@ -29,9 +29,14 @@ _SCHEMA = (
     "CREATE TABLE sold (place TEXT NOT NULL, offer TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (place, offer))",
     "CREATE TABLE settings (key TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (key, name))",
     "CREATE TABLE sold_out (type TEXT PRIMARY KEY)",
+    """CREATE TABLE services (
+        key TEXT NOT NULL, lease TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, definition TEXT NOT NULL,
+        seen TEXT NOT NULL, PRIMARY KEY (lease, name))""",
     "CREATE TABLE allowed (place TEXT NOT NULL, name TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (place, name))",
 )
-TABLES = ("instances", "left_by", "calls", "fired", "holds", "planted", "sold", "settings", "sold_out", "allowed")
+TABLES = (
+    "instances", "left_by", "calls", "fired", "holds", "planted", "sold", "settings", "sold_out", "services", "allowed",
+)  # fmt: skip
 
 
 def folder() -> Path:

@@ -19,6 +19,7 @@ from blueprints.testing.rules import texts
 from interfaces.command.contract import Command
 from interfaces.console.contract import Console
 from interfaces.contract import Interface
+from interfaces.dpu_services import DpuServices, Service
 from interfaces.filesystem.contract import Filesystem
 from interfaces.httpd.contract import Httpd
 
@@ -170,7 +171,11 @@ class Hooks:
         raise NotImplementedError
 
     def access_of(self, lease: LeaseView) -> Sequence[str]:
-        """Return the accounts, keys and processes of the lease. Required for Activates."""
+        """Return the accounts, keys, processes and services of the lease. Required for Activates."""
+        raise NotImplementedError
+
+    def service(self) -> Service:
+        """Return a service whose chart the config allows. Required for the interface `dpu_services`."""
         raise NotImplementedError
 
     def litter(self, lease: LeaseView) -> None:
@@ -192,6 +197,8 @@ class Hooks:
                 interface.remove("conformance")
             case Httpd():
                 interface.status()
+            case DpuServices():
+                self._use_services(interface)
             case Console():
                 line = interface.connect(timeout=30)
                 try:
@@ -201,6 +208,13 @@ class Hooks:
                     line.close()
             case _:
                 raise NotImplementedError(f"use() does not support the interface {interface.name!r}")
+
+    def _use_services(self, services: DpuServices) -> None:
+        wanted = self.service()
+        services.apply(wanted)
+        assert services.show(wanted.name).service == wanted
+        assert [one.service.name for one in services.list()] == [wanted.name]
+        services.remove(wanted.name)
 
     def use_control(self, control: Control) -> None:
         """Run something over a control connection. Required for Controls.

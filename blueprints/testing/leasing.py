@@ -16,6 +16,7 @@ from blueprints.testing.phases import Phases, expect_ready, needs
 from blueprints.testing.rules import json_safe
 from drydock.core.errors import NotSupported
 from interfaces.contract import Interface
+from interfaces.dpu_services import DpuServices
 from interfaces.errors import LeaseEnded
 
 
@@ -181,6 +182,23 @@ class Leasing(Phases):
             self._refuses(opener, lease)
         self._end(lease)
 
+    def test_services_end_with_the_lease_also_those_that_come_too_late(self) -> None:
+        if DpuServices.name not in self.kind.interfaces():
+            return
+        lease, opener = self._held(), self.kind.interfaces()[DpuServices.name]
+        services, before = opener(lease, always_mine), sorted(self.access_of(lease))
+        assert isinstance(services, DpuServices)
+        services.apply(self.service())
+        assert sorted(self.access_of(lease)) != before, "access_of() does not report services"
+        self.ready("deactivate", lease.resource, lease)
+        assert not self.access_of(lease)
+        late = opener(lease, _Once())
+        assert isinstance(late, DpuServices)
+        with pytest.raises(LeaseEnded):
+            late.apply(self.service())
+        assert not self.access_of(lease), "a service that was created after the deactivation stays"
+        self._end(lease)
+
     def _refuses(self, opener: Opener, lease: LeaseView) -> None:
         watch = _Watch()
         interface = opener(lease, watch)
@@ -214,6 +232,17 @@ class _Watch:
     def __call__(self) -> None:
         if self.over:
             raise LeaseEnded
+
+
+class _Once:
+    """A still_mine() check that passes once; then the lease is over, as if it ended during the first request."""
+
+    passed = False
+
+    def __call__(self) -> None:
+        if self.passed:
+            raise LeaseEnded
+        self.passed = True
 
 
 def _erased(outcome: Outcome) -> list[tuple[str, str]]:

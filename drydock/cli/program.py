@@ -12,6 +12,7 @@ from drydock.cli import (
     console,
     costs,
     credentials,
+    dpu,
     events,
     fleet,
     hardware,
@@ -48,8 +49,9 @@ app = typer.Typer(
 # The order is that of `drydock --help`.
 for add in (
     leases.add_requests, clouds.add_instances, clouds.add_offers, clouds.add_locations, leases.add_leases,
-    interfaces.add_run, interfaces.add_files, interfaces.add_httpd, jobs.add_jobs, resources.add_resources,
-    hosts.add_hosts, blueprints.add_blueprints, fleet.add_fleet, credentials.add_credentials, agents.add_agents,
+    interfaces.add_run, interfaces.add_files, interfaces.add_httpd, dpu.add_dpu, jobs.add_jobs,
+    resources.add_resources, hosts.add_hosts, blueprints.add_blueprints, fleet.add_fleet,
+    credentials.add_credentials, agents.add_agents,
     validation.add_provider, validation.add_validate, users.add_users, permissions.add_authorizations,
     permissions.add_quotas, costs.add_budgets, costs.add_usage, events.add_events, events.add_upkeep,
     users.add_tokens, users.add_login, installation.add_installation, installation.add_operating,

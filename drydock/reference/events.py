@@ -58,6 +58,7 @@ EVENTS: Mapping[str, str] = {
     "lease.held": "A lease is held: its resource is kept unchanged for debugging.",
     "lease.unheld": "The hold of a lease ended.",
     "lease.httpd": "The web server of a lease was changed; the message says how.",
+    "lease.dpu_service": "A service on a leased DPU was applied or removed. Its Helm values are not recorded.",
     "lease.job": "A job was requested or cancelled.",
     "lease.transferred": "A lease was transferred; the message names the former and the new owner.",
     "lease.keys_replaced": "After a transfer, the keys of a lease were replaced on the host; the former owner lost "

@@ -41,7 +41,17 @@ from drydock_client.values.resources import (
 )
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
-from drydock_client.values.work import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
+from drydock_client.values.work import (
+    DpuChart,
+    DpuPort,
+    DpuServiceInfo,
+    Ended,
+    FileInfo,
+    JobInfo,
+    JobPart,
+    LogPart,
+    ServerInfo,
+)
 
 __all__ = [
     "AccessInfo",
@@ -63,6 +73,9 @@ __all__ = [
     "CredentialInfo",
     "DeclaredActInfo",
     "DeviceInfo",
+    "DpuChart",
+    "DpuPort",
+    "DpuServiceInfo",
     "Ended",
     "ErasureInfo",
     "EventInfo",

@@ -1,10 +1,11 @@
-"""Values for commands, jobs, files and web servers of a lease."""
+"""Values for commands, jobs, files, web servers and DPU services of a lease."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,3 +79,40 @@ class LogPart:
 
     content: bytes
     next_offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpuChart:
+    """A Helm chart in exactly one version. `repository` begins with `oci://` or `https://`."""
+
+    repository: str
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpuPort:
+    """A port of a DPU service. `protocol` is TCP or UDP."""
+
+    name: str
+    port: int
+    protocol: str = "TCP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpuServiceInfo:
+    """A service on a leased DPU: `pending`, `ready`, `failed` or `removing`.
+
+    It is ready if all of its pods are. Otherwise, `messages` say what it waits for or why it failed.
+    """
+
+    name: str
+    state: str
+    messages: tuple[str, ...]
+    pods: int
+    pods_ready: int
+    chart: DpuChart
+    ports: tuple[DpuPort, ...] = ()
+    labels: Mapping[str, str]
+    values: Mapping[str, Any] | None = None
+    """The Helm values; None in lists."""

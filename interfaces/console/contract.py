@@ -6,11 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Self
 
-from drydock.core.errors import NotSupported
 from interfaces.contract import Interface, StillMine
 from interfaces.deadline import Deadline
-from interfaces.files import Files
-from interfaces.transport import Launch, Process, Transport
+from interfaces.transport import NoAccount, Transport
 
 LARGEST_READ = 16 << 10
 """Maximum number of bytes that a line returns at once."""
@@ -51,7 +49,7 @@ class Console(Interface):
 
     def __init__(self, transport: Transport | None, *, still_mine: StillMine, connect: Connect) -> None:
         """Prepare a console that `connect` opens. A console that is reached beside the account needs no transport."""
-        super().__init__(transport or _NoAccount(), still_mine=still_mine)
+        super().__init__(transport or NoAccount("A console"), still_mine=still_mine)
         self._connect = connect
 
     @classmethod
@@ -67,18 +65,3 @@ class Console(Interface):
         """
         watch = self._watch("Opening the console", timeout)
         return self._connect(watch.deadline, take)
-
-
-class _NoAccount(Transport):
-    """Stands for the transport of a console, which leads to no account."""
-
-    def start(self, launch: Launch, deadline: Deadline) -> Process:
-        """Raise NotSupported."""
-        raise NotSupported("A console runs no commands.", capability="command")
-
-    def files(self, root: str) -> Files:
-        """Raise NotSupported."""
-        raise NotSupported("A console has no files.", capability="filesystem")
-
-    def close(self) -> None:
-        """Do nothing, because nothing is open."""

@@ -38,6 +38,7 @@ from leases.operations import (
     users,
 )
 from leases.operations.callers import Caller
+from leases.operations.dpus import services
 from leases.states import UNFINISHED
 
 Function = Callable[..., Any]
@@ -187,6 +188,10 @@ FUNCTIONS: dict[str, Function] = {
     "events": lambda who, *, lease, resource, **given: events.list_(who, lease_id=lease, resource_id=resource, **given),
     "server_status": lambda who, id: interfaces.server_act(who, id, "status"),
     "change_server": lambda who, id, act: interfaces.server_act(who, id, act),
+    "dpu_services": services.list_,
+    "dpu_service": services.show,
+    "apply_dpu_service": services.apply,
+    "remove_dpu_service": services.remove,
     "start_job": jobs.start,
     "job": _repeated(jobs.get),
     "jobs": lambda who, *, lease=None: jobs.list_(who, lease_id=lease),

@@ -119,6 +119,36 @@ class ServerAct(Body):
     act: Literal["start", "stop", "restart", "reload", "test"]
 
 
+class DpuServiceChart(Body):
+    """A Helm chart that the config of the blueprint allows, in exactly one version."""
+
+    repository: Annotated[str, Field(max_length=2000, description="Begins with oci:// or https://.")]
+    name: Annotated[str, Field(max_length=128)]
+    version: Annotated[str, Field(max_length=128)]
+
+
+class DpuServicePort(Body):
+    """A port of a DPU service."""
+
+    name: Annotated[str, Field(max_length=15)]
+    port: Annotated[StrictInt, Field(ge=1, le=65535)]
+    protocol: Literal["TCP", "UDP"] = "TCP"
+
+
+class DpuService(Body):
+    """A service on a DPU. Drydock sets namespace, cluster and node."""
+
+    chart: DpuServiceChart
+    values: Annotated[
+        Json | None,
+        Field(description="Helm values: at most 64 KiB, 20 levels deep, without null and without node selectors."),
+    ] = None
+    ports: Annotated[list[DpuServicePort], Field(max_length=32)] = []
+    labels: Annotated[
+        dict[str, str] | None, Field(max_length=32, description="Labels of the pods, not of reserved domains.")
+    ] = None
+
+
 class Reason(Body):
     """An optional reason for the request."""
 

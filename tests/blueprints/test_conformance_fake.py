@@ -15,6 +15,7 @@ from blueprints.fake.kind import Fake, FakeActivated, FakeReported
 from blueprints.fake.offering import FakeCloud
 from blueprints.specs import Control, LeaseView, Part, ResourceView
 from blueprints.testing.conformance import KindConformance, Outside
+from interfaces.dpu_services import Chart, Port, Service
 
 
 class FakeHooks(KindConformance):
@@ -48,6 +49,7 @@ class FakeHooks(KindConformance):
             "offers": [first, full, second],
             "poll_seconds": 0,
             "secrets": True,
+            "charts": [{"repository": "oci://charts.example.org/doca", "name": "firewall", "versions": ["1.2.0"]}],
             **self.more,
         }
 
@@ -120,7 +122,11 @@ class FakeHooks(KindConformance):
         self.cloud.write(resource.key, text)
 
     def access_of(self, lease: LeaseView) -> Sequence[str]:
-        return [one.what for one in self.cloud.left(lease.key) if one.what in ("account", "access")]
+        return [one.what for one in self.cloud.left(lease.key) if one.what != "file"]
+
+    def service(self) -> Service:
+        chart = Chart(repository="oci://charts.example.org/doca", name="firewall", version="1.2.0")
+        return Service(name="edge", chart=chart, values={"replicas": 1}, ports=(Port(name="metrics", port=9100),))
 
     def litter(self, lease: LeaseView) -> None:
         self.cloud.leave(lease.resource.key, lease.key, "file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
 
@@ -77,3 +78,60 @@ def test_files_are_listed_and_removed(cli, host, tmp_path):
     cli("ls", "nonsense", code=2)
     assert "does not provide the interface" in cli("httpd", "status", lease, code=2).stderr
     cli("release", lease)
+
+
+CHART = {"repository": "oci://charts.example.org/doca", "name": "firewall", "versions": ["1.2.0"]}
+THERE = ("--repository", CHART["repository"], "--chart", "firewall", "--version", "1.2.0")
+
+
+@pytest.fixture(scope="module")
+def dpu(cli):
+    """The number of a lease with services, as a DPU has."""
+    cli("blueprints", "add", "dpus", "fake_activated", f"charts={json.dumps([CHART])}")
+    lease = str(cli.json("lease", "fake_activated", "--blueprint", "dpus", "--keep")["leases"][0]["id"])
+    yield lease
+    cli("release", lease)
+    cli("dpu", "services", "list", lease, code=4)
+
+
+def test_a_service_is_applied_listed_shown_and_removed(cli, dpu, tmp_path):
+    (tmp_path / "values.yaml").write_text("rules:\n- drop: true\nsince: 2026-01-31\n")
+    more = ("--port", "metrics=9100", "--port", "dns=53/udp", "--label", "a=b")
+    values = ("--values", str(tmp_path / "values.yaml"))
+    applied = cli("dpu", "services", "apply", dpu, "edge", *THERE, *values, *more)
+    assert applied.stdout == "edge ready (1 of 1 pods)\n"
+    found = cli.json("dpu", "services", "show", dpu, "edge")
+    assert found["values"] == {"rules": [{"drop": True}], "since": "2026-01-31"}
+    ports = [(one["name"], one["port"], one["protocol"]) for one in found["ports"]]
+    assert ports == [("metrics", 9100, "TCP"), ("dns", 53, "UDP")]
+    shown = cli("dpu", "services", "show", dpu, "edge").stdout
+    assert "oci://charts.example.org/doca/firewall 1.2.0" in shown
+    assert "metrics=9100/TCP dns=53/UDP" in shown
+    (row,) = cli("dpu", "services", "list", dpu).stdout.splitlines()[1:]
+    assert row.split() == ["edge", "ready", "1/1", "firewall", "1.2.0"]
+    changed = cli.json("dpu", "services", "apply", dpu, "edge", *THERE, "--values", "-", stdin='{"a": 1}')
+    assert (changed["values"], changed["ports"]) == ({"a": 1}, [])
+    assert cli.json("dpu", "services", "remove", dpu, "edge") == {"removed": "edge"}
+    cli("dpu", "services", "remove", dpu, "edge")
+    cli("dpu", "services", "show", dpu, "edge", code=3)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("a:\n", "values.a: Helm values cannot be null"), ("pod: {nodeName: x}\n", "values.pod.nodeName"),
+        ("a: *b\n", "cannot be read"), ("- a\n", "must be an object"),
+    ],
+)  # fmt: skip
+def test_bad_values_are_refused_before_they_are_sent(cli, dpu, values, said):
+    refused = cli("dpu", "services", "apply", dpu, "bad", *THERE, "--values", "-", stdin=values, code=2)
+    assert said in refused.stderr
+
+
+def test_a_bad_option_or_chart_is_refused_with_its_field(cli, dpu):
+    for odd in (("--port", "metrics"), ("--label", "dpu.nvidia.com/a=b"), ("--values", "/nowhere")):
+        refused = cli("dpu", "services", "apply", dpu, "bad", *THERE, *odd, code=2)
+        assert odd[0].strip("-") in refused.stderr
+    other = ("--repository", "oci://elsewhere.example.org", *THERE[2:])
+    assert "chart.repository" in cli("dpu", "services", "apply", dpu, "bad", *other, code=2).stderr
+    assert cli("dpu", "services", "list", dpu).stderr.strip() == "No services."

@@ -137,12 +137,12 @@ class OtherTicker(Interface):
 
 def test_the_registry_knows_ours_and_opens_them() -> None:
     registry = Registry()
-    assert registry.names() == ["command", "console", "filesystem", "httpd"]
+    assert registry.names() == ["command", "console", "dpu_services", "filesystem", "httpd"]
     opened = registry.open("command", FakeTransport(), still_mine=always, options={"jobs_folder": "j"})
     assert isinstance(opened, ShellCommand)
     with pytest.raises(InvalidRequest):
         registry.open("command", FakeTransport(), still_mine=always, options={"unknown": 1})
-    with pytest.raises(NotFound, match="command, console, filesystem, httpd"):
+    with pytest.raises(NotFound, match="command, console, dpu_services, filesystem, httpd"):
         registry.get("nothing")
 
 

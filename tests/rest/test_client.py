@@ -11,6 +11,7 @@ from django.db import connection
 
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock_client.http import HttpClient
+from drydock_client.values import DpuChart, DpuPort
 from leases.local import LocalClient
 from leases.messaging.inline import settle
 from leases.models import Lease, Resource
@@ -58,6 +59,27 @@ def test_devices_near_one_another_are_requested_and_shown_over_http(client, owne
     assert found == LocalClient(caller(owner)).group(made[0].group)
     with pytest.raises(InvalidRequest, match="near"):
         ada.request_group([{"type": "fake"}] * 2, same="parent", near="require")
+
+
+def test_services_on_a_dpu_are_applied_over_http(client, owner, blueprint):
+    chart = DpuChart(repository="oci://charts.example.org", name="firewall", version="1.2.0")
+    allowed = {"repository": chart.repository, "name": chart.name, "versions": [chart.version]}
+    blueprint("dpus", kind="fake_activated", config={"charts": [allowed]})
+    ada, here = client(owner), LocalClient(caller(owner))
+    made = ada.request({"type": "fake_activated"}).id
+    settle()
+    ports = [DpuPort(name="metrics", port=9100), DpuPort(name="dns", port=53, protocol="UDP")]
+    found = ada.apply_dpu_service(made, "edge", chart=chart, values={"rules": ["a"]}, ports=ports)
+    assert found == ada.dpu_service(made, "edge") == here.dpu_service(made, "edge")
+    assert (found.state, found.chart, list(found.ports)) == ("ready", chart, ports)
+    assert ada.dpu_services(made) == here.dpu_services(made)
+    for wrong in ({"values": {"a": None}}, {"labels": {"dpu.nvidia.com/a": "b"}}):
+        with pytest.raises(InvalidRequest) as refused:
+            ada.apply_dpu_service(made, "edge", chart=chart, **wrong)
+        assert refused.value.field in ("values.a", "labels.dpu.nvidia.com/a")
+    ada.remove_dpu_service(made, "edge")
+    with pytest.raises(NotFound):
+        ada.dpu_service(made, "edge")
 
 
 def test_here_and_over_http_are_the_same(client, owner, chief, blueprint):

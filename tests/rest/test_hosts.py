@@ -30,10 +30,15 @@ CALLS = {
     "leases/<id:id>/pages": [("PUT", "?path=p", TAR)],
     "leases/<id:id>/server": [("GET", "", {}), ("POST", "", {"body": {"act": "start"}})],
     "leases/<id:id>/server/log": [("GET", "?kind=access", {})],
+    "leases/<id:id>/dpu-services": [("GET", "", {})],
+    "leases/<id:id>/dpu-services/<word:name>": [
+        ("PUT", "", {"body": {"chart": {"repository": "oci://a.test", "name": "a", "version": "1"}}}),
+        ("GET", "", {}), ("DELETE", "", {}),
+    ],
     "jobs/<id:id>": [("GET", "", {})],
     "jobs/<id:id>/output": [("GET", "", {})],
     "jobs/<id:id>/cancel": [("POST", "", {})],
-}
+}  # fmt: skip
 """Every address that reaches a host, and how."""
 
 
@@ -72,6 +77,7 @@ def test_whatever_reaches_a_host_holds_a_place(ada, held, job, monkeypatch) -> N
         if not address.startswith(("leases/<id:id>", "jobs/")):
             continue
         path = address.replace("<id:id>", str(job if address.startswith("jobs/") else held))
+        path = path.replace("<word:name>", "edge")
         if address in CALLS:
             for method, query, given in CALLS[address]:
                 reached.clear()

@@ -152,6 +152,8 @@ class LeaseRun:
                 output.say(f"  drydock cp FILE {info.id}:PATH")
             if "httpd" in info.interfaces:
                 output.say(f"  drydock httpd publish {info.id} FILE")
+            if "dpu_services" in info.interfaces:
+                output.say(f"  drydock dpu services list {info.id}")
             output.say("  Ctrl-C releases it" if held else f"  drydock release {info.id}")
 
 

@@ -1,0 +1,24 @@
+"""The services on a leased DPU: Helm charts that run in pods on its card.
+
+The package contains the definition of a service and its checks (`service`, `helm`), what is seen of it (`status`), the
+contract with the order of checks and writes (`contract`) and a fake for tests. What carries out the writes is a
+`ServiceBackend` of the kind.
+"""
+
+from interfaces.dpu_services.contract import DpuServices, ServiceBackend
+from interfaces.dpu_services.service import AllowedChart, Chart, Port, Service
+from interfaces.dpu_services.status import Condition, Deployed, Pod, ServiceState, ServiceStatus
+
+__all__ = [
+    "AllowedChart",
+    "Chart",
+    "Condition",
+    "Deployed",
+    "DpuServices",
+    "Pod",
+    "Port",
+    "Service",
+    "ServiceBackend",
+    "ServiceState",
+    "ServiceStatus",
+]

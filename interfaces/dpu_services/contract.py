@@ -1,0 +1,163 @@
+"""The contract of the `dpu_services` interface, and the order in which it checks, writes and takes back."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from drydock.core.errors import Conflict
+from interfaces.contract import Interface, StillMine
+from interfaces.deadline import Deadline
+from interfaces.dpu_services.service import AllowedChart, Service, check_allowed, check_name
+from interfaces.dpu_services.status import Deployed, ServiceStatus, status_of
+from interfaces.errors import ServiceChanged, ServiceMissing
+from interfaces.transport import NoAccount, Transport
+
+log = logging.getLogger(__name__)
+
+MOST = 32
+"""Services of one lease."""
+_ATTEMPTS = 3
+_UNDO_SECONDS = 10.0
+
+
+class ServiceBackend(ABC):
+    """What carries out the writes for one lease: the objects of its services, which nobody else's are among.
+
+    Every method raises the errors of the connection. After one of them, a write may have been carried out.
+    """
+
+    @abstractmethod
+    def list(self, deadline: Deadline) -> Sequence[Deployed]:
+        """Return the services of the lease, sorted by name."""
+
+    @abstractmethod
+    def find(self, name: str, deadline: Deadline) -> Deployed | None:
+        """Return a service of the lease; None if there is none of this name."""
+
+    @abstractmethod
+    def create(self, service: Service, deadline: Deadline) -> Deployed:
+        """Create a service. Raises ServiceChanged if the name is taken."""
+
+    @abstractmethod
+    def replace(self, service: Service, over: Deployed, deadline: Deadline) -> Deployed:
+        """Change the service `over`, in exactly that version. Never creates one.
+
+        Raises ServiceChanged if it is not there in that version any more.
+        """
+
+    @abstractmethod
+    def remove(self, name: str, deadline: Deadline) -> None:
+        """Begin to remove a service. A missing one is not an error."""
+
+
+class DpuServices(Interface):
+    """The services on a leased DPU.
+
+    An operation is no step of the engine: the lease may be released while a request is under way, and what the request
+    creates after the lease was cleaned would stay. The lease is therefore checked before and after each write. If it is
+    lost, the write is taken back and the call fails. A write that only changes something never creates it anew.
+    """
+
+    name: ClassVar[str] = "dpu_services"
+    default_timeout: ClassVar[float] = 30.0
+
+    def __init__(
+        self, transport: Transport | None, *, still_mine: StillMine, backend: ServiceBackend,
+        allowed: Sequence[AllowedChart] = (),
+    ) -> None:  # fmt: skip
+        """Prepare the interface. `allowed` are the charts that the config of the blueprint allows: by default none."""
+        super().__init__(transport or NoAccount("A DPU service"), still_mine=still_mine)
+        self._backend, self._allowed = backend, tuple(allowed)
+
+    @classmethod
+    def beside(cls, backend: ServiceBackend, *, still_mine: StillMine, allowed: Sequence[AllowedChart]) -> Self:
+        """Return the interface for a backend that is reached beside the lease's account."""
+        return cls(None, still_mine=still_mine, backend=backend, allowed=allowed)
+
+    def apply(self, service: Service, *, timeout: float | None = None) -> ServiceStatus:
+        """Create a service, or change the one of this name. The same service again changes nothing.
+
+        Returns before its pods run. Raises InvalidRequest with the field if the chart is not allowed, Conflict if the
+        lease has 32 services or this one is being removed, ServiceChanged, LeaseEnded, and the errors of the
+        connection.
+        """
+        check_allowed(service.chart, self._allowed)
+        deadline = self._watch("Applying the service", timeout).deadline
+        for attempt in range(_ATTEMPTS):
+            try:
+                return status_of(self._applied(service, deadline))
+            except ServiceChanged:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            self._still_mine()
+        raise ServiceChanged
+
+    def list(self, *, timeout: float | None = None) -> tuple[ServiceStatus, ...]:
+        """Return the services of the lease with their states, sorted by name. Raises LeaseEnded."""
+        found = self._backend.list(self._watch("Listing the services", timeout).deadline)
+        return tuple(status_of(one) for one in found)
+
+    def show(self, name: str, *, timeout: float | None = None) -> ServiceStatus:
+        """Return a service with its state. Raises ServiceMissing, LeaseEnded."""
+        check_name(name)
+        found = self._backend.find(name, self._watch("Reading the service", timeout).deadline)
+        if found is None:
+            raise ServiceMissing(f"The DPU has no service {name}.", field="name")
+        return status_of(found)
+
+    def remove(self, name: str, *, timeout: float | None = None) -> None:
+        """Begin to remove a service. A missing service is not an error. Raises LeaseEnded."""
+        check_name(name)
+        self._backend.remove(name, self._watch("Removing the service", timeout).deadline)
+
+    def _applied(self, service: Service, deadline: Deadline) -> Deployed:
+        before = self._backend.find(service.name, deadline)
+        if before is not None and before.removing:
+            raise Conflict(f"The service {service.name} is being removed.", hint="Apply it again once it is gone.")
+        if before is not None and before.service == service:
+            return before
+        if before is None and len(self._backend.list(deadline)) >= MOST:
+            raise Conflict(f"A lease has at most {MOST} services.", hint="Remove one first.")
+        deadline.check("Applying the service")
+        try:
+            if before is None:
+                after = self._backend.create(service, deadline)
+            else:
+                after = self._backend.replace(service, before, deadline)
+        except ServiceChanged:
+            raise
+        except Exception:
+            self._undo_if_lost(service, before)  # the answer may be lost, and the write carried out
+            raise
+        try:
+            self._still_mine()
+        except Exception:
+            self._undo(service, before)
+            raise
+        return after
+
+    def _undo_if_lost(self, service: Service, before: Deployed | None) -> None:
+        try:
+            self._still_mine()
+        except Exception:  # the caller is told of the failed write, which came first
+            self._undo(service, before)
+
+    def _undo(self, service: Service, before: Deployed | None) -> None:
+        """Take back a write of a lease that was lost meanwhile, unless somebody else has changed the service since.
+
+        If the undo fails as well, the object stays until the kind cleans up: it has the proof of the lease.
+        """
+        deadline = Deadline(_UNDO_SECONDS, spare=_UNDO_SECONDS)
+        try:
+            there = self._backend.find(service.name, deadline)
+            if there is None or there.removing or there.service != service:
+                return
+            if before is None:
+                self._backend.remove(service.name, deadline)
+            else:
+                self._backend.replace(before.service, there, deadline)
+        except Exception as error:
+            log.warning("The service %s of a lost lease could not be taken back: %s", service.name, error)
