@@ -1,7 +1,8 @@
 """Steps that bring the firmware of a host, its BIOS settings and Secure Boot to the baseline of the blueprint.
 
 An update is a task of the BMC, which goes on whoever watches it: its id is stored before it is read, and another
-process reads it after a death. If the process dies before it has stored the id, the update is not started again.
+process reads it after a death. If the answer of the BMC is lost, or the process dies before it has stored the id, the
+update is not started again. Its task is looked for among those that the BMC did not list before the start.
 Settings take effect with the next boot, after which they are read back.
 """
 
@@ -16,9 +17,17 @@ from blueprints.baremetal import hardware
 from blueprints.baremetal.config import Baseline, FirmwareVersion
 from blueprints.baremetal.power import bring
 from blueprints.baremetal.ramdisk import abandoned
-from blueprints.baremetal.sessions import bmc_told, session, since, whole
+from blueprints.baremetal.sessions import bmc_told, sentence_of, session, since, whole
 from blueprints.bmc.contract import Bmc, Configures, Upgrades
-from blueprints.bmc.errors import BmcBusy, BmcError, BmcLacks, BmcUnreachable
+from blueprints.bmc.errors import (
+    BmcAnswerInvalid,
+    BmcAnswerLost,
+    BmcBusy,
+    BmcError,
+    BmcLacks,
+    BmcRefused,
+    BmcUnreachable,
+)
 from blueprints.bmc.values import Firmware, PowerState
 from blueprints.hostshell import NeedsOperator
 from blueprints.specs import Spec
@@ -62,13 +71,16 @@ def update_firmware(spec: Spec, memo: Json) -> Answer:
             log = "\n".join(memo.get("done", [])) or "All versions are those of the baseline."
             return Ready(facts=hardware.facts_of(found), attributes=hardware.attributes_of(found), log=log)
         if memo.get("component") != wanted.component:
-            begun = {"component": wanted.component, "from": _version(found.firmware, wanted)}
+            begun = {"component": wanted.component, "from": _version(found.firmware, wanted), "tasks": _tasks(bmc)}
             return Wait(
                 after=0.0, memo={**begun, "done": memo.get("done", [])}, sentence=f"{wanted.component} is outdated."
             )
         if not isinstance(bmc, Upgrades):
             raise BmcLacks("The BMC of this host cannot update firmware.")
-        task = bmc.start_update(wanted.url, (wanted.component,) if wanted.targeted else ())
+        try:
+            task = bmc.start_update(wanted.url, (wanted.component,) if wanted.targeted else ())
+        except BmcAnswerLost as error:
+            return _lost(memo, sentence_of(spec, error))
     sentence = f"{wanted.component} is being updated to {wanted.version}."
     return Wait(after=_LOOK, memo={**memo, "task": task.id, "began": clock.now().isoformat()}, sentence=sentence)
 
@@ -80,11 +92,45 @@ def find_update(spec: Spec, memo: Json) -> Answer:
     """
     if "task" in memo or "component" not in memo:
         return Absent()  # nothing but reads
-    known = {**memo, "task": "", "began": clock.now().isoformat()}
-    return Wait(after=_LOOK, memo=known, sentence=_UNKNOWN)
+    return _lost(memo, _UNKNOWN)
 
 
 _UNKNOWN = "It is not known whether the BMC has begun the update, because the answer was lost."
+_MOST_TASKS = 20
+"""Maximum number of new tasks that are read to find the one of an update."""
+
+
+def _lost(memo: Json, sentence: str) -> Wait:
+    """Go on without the id of the task, as the update may have begun."""
+    known = {**memo, "task": "", "began": clock.now().isoformat()}
+    return Wait(after=_LOOK, memo=known, sentence=sentence[:500])
+
+
+def _tasks(bmc: Bmc) -> list[str] | None:
+    """Return the ids of the tasks that the BMC lists, or None if it does not list them."""
+    if not isinstance(bmc, Upgrades):
+        return None
+    try:
+        found = bmc.tasks()
+    except (BmcLacks, BmcRefused, BmcAnswerInvalid):
+        return None
+    return None if found is None else list(found)
+
+
+def _found_again(bmc: Bmc, memo: Json) -> str:
+    """Return the id of the task that a start whose answer was lost has left, or an empty string if none is found.
+
+    Of several new tasks it is one that runs, as something else may have been started at the BMC at the same time.
+    """
+    before, now = memo.get("tasks"), _tasks(bmc)
+    if before is None or now is None:
+        return ""
+    assert isinstance(bmc, Upgrades)
+    new = [bmc.task(one) for one in [each for each in now if each not in before][-_MOST_TASKS:]]
+    candidates = [one for one in new if one.updates] or [one for one in new if one.updates is None]
+    running = [one for one in candidates if one.state == "running"]
+    chosen = running[:1] or (candidates if len(candidates) == 1 else [])
+    return chosen[0].id if chosen else ""
 
 
 def _version(there: Sequence[Firmware], wanted: FirmwareVersion) -> str:
@@ -121,6 +167,8 @@ def _looked(spec: Spec, memo: Json, wanted: FirmwareVersion) -> Answer:
         if version == wanted.version:
             done = [*memo["done"], f"{wanted.component} was updated from {memo['from']} to {wanted.version}."]
             return Wait(after=0.0, memo={"done": done}, sentence=done[-1])
+        if not memo["task"]:
+            memo = {**memo, "task": _found_again(bmc, memo)}
         if not memo["task"]:
             return _still(memo, wanted, waited, baseline, f"{_UNKNOWN} It reports version {version}")
         if not memo.get("finished"):

@@ -8,7 +8,7 @@ import json
 from blueprints.accounts.access import control_key, owner_keys, shell
 from blueprints.accounts.registration import capacity
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
-from blueprints.baremetal import hardware, ramdisk_agent
+from blueprints.baremetal import disks, hardware, ramdisk_agent
 from blueprints.baremetal.config import Config
 from blueprints.baremetal.images import Image
 from blueprints.baremetal.ramdisk import BOOTING, abandoned
@@ -27,7 +27,6 @@ from interfaces.keys import KeyPair, new_key_pair, public_line
 
 MEASURED = ("arch", "vcpus", "ram_mib")
 """Facts about the machine itself. Others that a shell in the ramdisk finds are about the ramdisk."""
-_MOST_DISKS = 256
 _LOOK = 1.5  # as in `power`: less than the interval of the sweep
 _SEED = "cidata"
 
@@ -39,17 +38,16 @@ def inspect(spec: Spec, memo: Json) -> Answer:
     try:
         measured = {name: value for name, value in there.look("/").items() if name in MEASURED}
         compared = hardware.compared(spec, there.run(hardware.IN_BAND))
-        disks = ramdisk_agent.call(spec.resource, "disks", "list").get("disks") or []
+        listed = disks.read(spec)
     except AgentRefused as error:
         return abandoned(spec, Failed(scope=Scope.OPERATOR, code=error.code, message=error.message))
     except NeedsOperator as error:
         return abandoned(spec, Failed(scope=Scope.OPERATOR, code=error.code, message=str(error)))
-    known = [one for one in disks if isinstance(one, dict)][:_MOST_DISKS]
-    sizes = [one.get("size_bytes") for one in known if not one.get("removable")]
+    sizes = [one.get("size_bytes") for one in disks.fixed(listed)]
     found = {**measured, "disk_mib": sum(size for size in sizes if isinstance(size, int)) >> 20}
     given = spec.resource.facts.get("given", [])
     return Ready(
-        facts={**found, **compared, "disks": known}, attributes=observed(measured),
+        facts={**found, **compared, **listed}, attributes=observed(measured),
         capacity=capacity(spec.resource.capacity, given, found), log="\n".join(compared["differences"]),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
-from blueprints.baremetal import ramdisk_agent
+from blueprints.baremetal import disks, ramdisk_agent
 from blueprints.baremetal.baseline import expected, settings_of
 from blueprints.baremetal.config import Config
 from blueprints.baremetal.ramdisk import abandoned
@@ -27,6 +27,7 @@ FIRMWARE = "firmware_changed"
 SETTINGS = "firmware_settings"
 """Name of the fact with the settings of the firmware at the enrolment."""
 _SENTENCE = "The disks are being erased."
+_UNSAID = "the ramdisk does not say that it was erased"
 _MOST = 20
 """Maximum number of differences that are named."""
 
@@ -46,7 +47,7 @@ def erase(spec: Spec, memo: Json) -> Answer:
         found = follow(spec, memo, job, lambda: _start(spec, job, request), _SENTENCE)
         if not isinstance(found, dict):
             return abandoned(spec, found) if isinstance(found, Failed) else found
-        return _judged(spec, found, ramdisk_agent.call(spec.resource, "disks", "list"))
+        return _judged(spec, found, disks.read(spec))
     except AgentRefused as error:
         return abandoned(spec, Failed(scope=Scope.OPERATOR, code=error.code, message=error.message))
 
@@ -55,21 +56,26 @@ def _start(spec: Spec, job: str, request: Json) -> None:
     ramdisk_agent.call(spec.resource, "disks", "erase", "--job", job, request=request)
 
 
-def _judged(spec: Spec, result: Json, listed: Json) -> Answer:
-    """Return the answer to the result of the job: every fixed disk that is listed must be proven to be empty."""
+def _judged(spec: Spec, result: Json, found: Json) -> Answer:
+    """Return the answer to the result of the job: every fixed disk that is found must be proven to be empty.
+
+    The disks must still be those that were recorded, since one that is not found any more may hold data.
+    """
     reports = [one for one in result.get("disks") or [] if isinstance(one, dict)]
     erasures = tuple(_erasure(one) for one in reports)
     proven = {one.disk for one in erasures if one.verified}
-    fixed = [one for one in listed.get("disks") or [] if isinstance(one, dict) and not one.get("removable")]
     reasons = {one.disk: one.problem for one in erasures}
     wrong = [
-        f"{one.get('name')} ({' '.join(filter(None, (one.get('model'), one.get('serial'))))}): "
-        f"{reasons.get(str(one.get('name'))) or one.get('problem') or 'the ramdisk does not say that it was erased'}"
-        for one in fixed
+        f"{disks.named(one)}: {reasons.get(str(one.get('name'))) or one.get('problem') or _UNSAID}"
+        for one in disks.fixed(found)
         if one.get("name") not in proven
     ]
+    sanitized = {one.serial for one in erasures if one.verified and one.method.startswith("nvme_sanitize")} - {""}
+    wrong += [said for one, said in disks.hidden(found) if one.get("serial") not in sanitized]
+    if spec.resource.facts.get(disks.FACT) is not None:
+        wrong += disks.differences(spec.resource.facts, found)
     if wrong:
-        message = f"These disks are not proven to be empty: {'; '.join(wrong)}."[:2000]
+        message = f"These disks are not proven to be empty: {'; '.join(one.rstrip('.') for one in wrong)}."[:2000]
         hint = "Replace the disk or remove it. Until then, the host is not leased."
         failure = Failed(scope=Scope.OPERATOR, code=NOT_ERASED, message=f"{message} {hint}", erasures=erasures)
         return abandoned(spec, failure)

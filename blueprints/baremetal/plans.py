@@ -17,6 +17,7 @@ from blueprints.baremetal import (
     attestation,
     baseline,
     deployment,
+    disks,
     enrolment,
     erasure,
     hardware,
@@ -132,6 +133,7 @@ def cleaning() -> Plan:
     """Return the steps that erase a host in the ramdisk, and leave it off and without media."""
     return (
         *into_ramdisk(purpose="cleaning"),
+        _deployed("disks", disks.compare),
         _deployed("erase", erasure.erase, ERASE),
         _deployed("ramdisk_leave", ramdisk.leave),
         out_of_network(),
@@ -190,6 +192,7 @@ def activation_plan() -> Plan:
         Step(name="choose", act=deployment.choose, applies=with_ramdisk),
         *into_ramdisk(purpose="provisioning"),
         *_attested("ramdisk_attest", attestation.attest, ramdisk=True),
+        _deployed("disks", disks.compare_before_lease),
         _deployed("write", deployment.write, BOOT),
         Step(name="pin", act=deployment.pin, applies=with_ramdisk),
         *into_network("tenant", "halt"),

@@ -131,7 +131,11 @@ class Upgrades(ABC):
 
     @abstractmethod
     def start_update(self, uri: str, targets: Sequence[str] = ()) -> BmcTask:
-        """Start an update from the image at an address, of these components or those that the image names."""
+        """Start an update from the image at an address, of these components or those that the image names.
+
+        Raises BmcAnswerLost if the update may have begun nevertheless, so that it is not started a second time. All
+        other errors mean that it has not begun.
+        """
 
     @abstractmethod
     def task(self, id: str) -> BmcTask:
@@ -139,6 +143,13 @@ class Upgrades(ABC):
 
         A task that the BMC no longer knows is `failed`, with a message that says so.
         """
+
+    def tasks(self) -> Sequence[str] | None:
+        """Return the ids of the tasks that the BMC lists now, of updates and of others; None if it does not list them.
+
+        After a lost answer, the task of an update is found among those that were not listed before it.
+        """
+        return None
 
 
 class Configures(ABC):

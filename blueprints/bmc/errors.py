@@ -34,6 +34,12 @@ class BmcBusy(BmcError):
         super().__init__(message or "The BMC is busy.")
 
 
+class BmcAnswerLost(BmcError):
+    """The answer of the BMC was lost, so that it may have begun what it was asked for."""
+
+    code = "bmc_answer_lost"
+
+
 class BmcLoginRefused(BmcError):
     """The BMC refused the credential."""
 

@@ -16,7 +16,16 @@ from sushy import connector as sushy_connector
 from sushy import exceptions
 from sushy.resources.manager import virtual_media as sushy_media
 
-from blueprints.bmc.errors import BmcAnswerInvalid, BmcBusy, BmcError, BmcLacks, BmcLoginRefused, BmcRefused
+from blueprints.bmc.errors import (
+    BmcAnswerInvalid,
+    BmcAnswerLost,
+    BmcBusy,
+    BmcError,
+    BmcLacks,
+    BmcLoginRefused,
+    BmcRefused,
+    BmcUnreachable,
+)
 from blueprints.bmc.redfish_http import Http, Line, message_of
 
 Json = dict[str, Any]
@@ -38,6 +47,10 @@ class Answer:
     status: int
     location: str
     body: Json
+
+
+class _BmcFailed(BmcRefused):
+    """The BMC refused the request, with its reason."""
 
 
 class _Auth(sushy_auth.SessionOrBasicAuth):  # type: ignore[misc]
@@ -125,6 +138,15 @@ class Client:
         """Carry out an action."""
         with self._explained(f"carry out {path}"):
             return self._answer(self._connector.post(path, data=dict(body)))
+
+    def start(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Carry out an action that must not be carried out twice. Raises BmcAnswerLost if it may have begun."""
+        try:
+            with self._explained(f"carry out {path}"):
+                return self._answer(self._connector.post(path, data=dict(body)))
+        except (BmcUnreachable, BmcAnswerInvalid, _BmcFailed) as error:
+            message = f"It is not known whether the BMC has begun {path}. {error.message}"
+            raise BmcAnswerLost(message) from None
 
     def patch(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Change a resource, if nobody else changes it at the same time."""
@@ -218,4 +240,5 @@ class Client:
             return BmcRefused(f"The account {self.username} at the BMC at {where} may not {what}: {said}")
         if error.status_code in (404, 405, 501):
             return BmcLacks(f"The BMC at {where} does not offer to {what}: {said}")
-        return BmcRefused(f"The BMC at {where} refused to {what}: {said}")
+        kind = _BmcFailed if error.status_code >= 500 else BmcRefused
+        return kind(f"The BMC at {where} refused to {what}: {said}")

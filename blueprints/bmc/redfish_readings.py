@@ -154,8 +154,16 @@ def task(body: Json, path: str, status: int) -> BmcTask:
         found = "failed"
     percent = whole(body.get("PercentComplete"))
     return BmcTask(
-        id=path, state=found, percent=min(percent, 100) if percent is not None else None, message=_messages(body)
-    )
+        id=path, state=found, percent=min(percent, 100) if percent is not None else None, message=_messages(body),
+        updates=_updates(body),
+    )  # fmt: skip
+
+
+def _updates(body: Json) -> bool | None:
+    """Return whether the request that started a task is one for the update service; None if the task has none."""
+    payload = body.get("Payload")
+    target = payload.get("TargetUri") if isinstance(payload, dict) else None
+    return "/UpdateService" in target if isinstance(target, str) and target else None
 
 
 def _messages(body: Json) -> str:

@@ -315,7 +315,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upg
             body |= {"Username": user, "Password": password}
         if targets:
             body["Targets"] = self._components(targets)
-        return _started(self._client.post(target, body))
+        return _started(self._client.start(target, body))
 
     def _components(self, names: Sequence[str]) -> list[str]:
         """Return the paths of components by their stable names. A path stands for itself."""
@@ -330,6 +330,10 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upg
                 f"{self._here} has no firmware component {unknown[0]!r}. It has: {', '.join(sorted(known)) or 'none'}."
             )
         return [name if name.startswith("/") else known[name] for name in names]
+
+    def tasks(self) -> Sequence[str]:
+        """Return the paths of the tasks of the task service."""
+        return self._tree.tasks()
 
     def task(self, id: str) -> BmcTask:
         """Read a task by its path."""

@@ -143,6 +143,11 @@ class Tree:
         services = list(self.resources(paths(self.root.get("UpdateService")), missing))
         return [one for service in services for one in self.read(service, "FirmwareInventory", missing)]
 
+    def tasks(self) -> list[str]:
+        """Return the paths of the tasks that the task service lists."""
+        services = self.resources(paths(self.root.get("Tasks")))
+        return [path for service in services for path in self._members(service, "Tasks")]
+
 
 def links(place: Json) -> Mapping[str, Any]:
     """Return the links of a resource."""

@@ -180,6 +180,8 @@ class BmcTask:
     state: Literal["running", "done", "failed"]
     percent: int | None = None
     message: str = ""
+    updates: bool | None = None
+    """Whether it updates firmware; None if the BMC does not say what it does."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,9 @@ A rule that accepts in a table of our own opens nothing: nftables evaluates ever
 drops has the last word. So the rule goes into the firewall that is there: by firewalld's or ufw's own program where one
 of them is active, otherwise at the head of each base chain of nftables for incoming packets. Chains of iptables get
 theirs by iptables, which cannot read rules that nft has written.
+
+A port belongs to one account at a time: the containers share the network of the host, so a second one could not listen
+on it, and the end of the first one would close it. A link `.ports/PROTOCOL-PORT` to the account says whose it is.
 """
 
 from __future__ import annotations
@@ -42,15 +45,58 @@ tables() { case "$1 $2 $3" in "ip filter INPUT") echo iptables;; "ip6 filter INP
 rule() { echo "-p $1 --dport $2 -j ACCEPT"; }
 """
 
+# $1 account, $2 protocol, $3 port; in the folder of the accounts. Prints the unit that has the port, if it is another
+# one's. A unit of an earlier version has no link, but what it has opened is in its list.
+_CLAIM = r"""
+holder() {
+  for try in 1 2 3; do
+    ln -s "$1" ".ports/$2-$3" 2>/dev/null
+    there=$(readlink ".ports/$2-$3")
+    [ "$there" != "$1" ] || there=$(opener "$1" "$2 $3")
+    [ -n "$there" ] || return 0
+    [ ! -d "$there" ] || { cat "$there/unit" 2>/dev/null || echo "the account $there"; return 0; }
+    rm -f ".ports/$2-$3"
+  done
+  echo "another account"
+}
+opener() {
+  for list in */ports; do
+    [ "$list" = "$1/ports" ] || ! grep -qsxE "[a-z]+ $2" "$list" || { echo "${list%/ports}"; return; }
+  done
+}
+claim_all() {
+  account=${folder##*/}
+  cd -- "${folder%/*}" && mkdir -p .ports || exit 71
+  while [ $# -gt 0 ]; do
+    unit=$(holder "$account" "$1" "$2")
+    [ -z "$unit" ] ||
+      refuse "The port $2/$1 of this host belongs to $unit. Use another port, or wait until that lease has ended."
+    shift 2
+  done
+}
+"""
+
+# $1 folder of the accounts, $2 account. Gives up the ports of an account.
+RELEASE = r"""
+cd -- "$1" 2>/dev/null || exit 0
+for each in .ports/*; do
+  [ "$(readlink "$each")" != "$2" ] || rm -f "$each" || exit 74
+done
+rmdir .ports 2>/dev/null
+exit 0
+"""
+
 # $1 folder of the account, $2 comment; then protocol and port in turn. What is opened is written down first.
 OPEN = (
     _CHAINS
+    + _CLAIM
     + r"""
 folder=$1 comment=$2
 shift 2
 [ $# -gt 0 ] || exit 0
 by=$(ruler)
 [ -n "$by" ] || refuse "The ports of the workload cannot be opened: this host has neither firewalld, ufw nor nft."
+claim_all "$@"
 while [ $# -gt 0 ]; do
   grep -qsxF "$by $1 $2" "$folder/ports" || case $by in
     firewalld)

@@ -220,6 +220,7 @@ def removed(there: HostShell, account: str) -> bool:
             return False
         if there.as_root(scripts.FORGET, unit.name).strip():
             return False
+        there.as_root(firewall.RELEASE, FOLDER, account)
     gone = [there.remove_tree(f"{folder}/{account}", root=True) for folder in (RUNTIME, FOLDER)]
     there.as_root(scripts.TIDY)
     return all(gone)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from drydock_agent.disks import requests
+from drydock_agent.disks import nvme, requests
 from drydock_agent.disks.deployment import target, write
 from drydock_agent.disks.erasure import erase, targets
 from drydock_agent.disks.errors import DiskError
@@ -70,7 +70,8 @@ def _printed(function: Callable[[Machine, argparse.Namespace], Any], given: argp
 
 
 def _list(machine: Machine, given: argparse.Namespace) -> Any:
-    return {"disks": [one.to_json() for one in disks(machine)]}
+    spaces = [one.to_json() for one in nvme.controllers(machine)]
+    return {"disks": [one.to_json() for one in disks(machine)], "controllers": spaces}
 
 
 def _erase(machine: Machine, given: argparse.Namespace) -> Any:

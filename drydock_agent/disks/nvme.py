@@ -1,8 +1,9 @@
 """What NVMe disks support, and how they erase themselves: sanitize, and format with secure erase.
 
-The fields are those of the NVM Express Base Specification 2.0: OACS, FNA and SANICAP of Identify Controller, FLBAS, DPS
-and DLFEAT of Identify Namespace, SPROG and SSTAT of the log of sanitize operations (81h). The JSON output of nvme-cli
-has them under the same names in lower case.
+The fields are those of the NVM Express Base Specification 2.0: OACS, FNA and SANICAP of Identify Controller, the lists
+of active and of allocated namespaces (CNS 02h and 10h), FLBAS, DPS and DLFEAT of Identify Namespace, SPROG
+and SSTAT of the log of sanitize operations (81h). The JSON output of nvme-cli has them under the same names in lower
+case.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from drydock_agent.disks.blocks import Report
 from drydock_agent.disks.errors import DiskError
 from drydock_agent.disks.machine import Machine
+from drydock_agent.identity import identity, known
 
 BLOCK_ERASE, CRYPTO_ERASE, EXIT_FAILURE = 2, 4, 1
 """Actions of the command Sanitize."""
@@ -63,6 +65,60 @@ def features(machine: Machine, name: str, folder: Path) -> Features | None:
         formats=formats, formats_crypto=formats and bool(fna & 4), formats_all=bool(fna & 3),
         reads_zero=_number(space, "dlfeat") & 7 == 1, layout=_layout(flbas, _number(space, "dps")),
     )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Controller:
+    """An NVMe controller, and the namespaces that it knows."""
+
+    name: str
+    serial: str = ""
+    model: str = ""
+    namespaces: tuple[int, ...] | None = None
+    """The ids of all namespaces, also of detached ones. None if the controller does not list them."""
+    hidden: tuple[int, ...] = ()
+    """The ids of those that are not shown as disks, because they are detached or their format is not supported."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the controller as it is listed."""
+        ids = None if self.namespaces is None else list(self.namespaces)
+        return dataclasses.asdict(self) | {"namespaces": ids, "hidden": list(self.hidden)}
+
+
+def controllers(machine: Machine) -> list[Controller]:
+    """Return all controllers in the order of their names, also those that show no disk."""
+    names = [one for one in machine.names("sys/class/nvme") if re.fullmatch(r"nvme\d+", one)]
+    found = [_about(machine, one) for one in sorted(names, key=lambda name: int(name[4:]))]
+    shown: dict[str, set[int]] = {}
+    for one in found:
+        shown.setdefault(one.serial or one.name, set()).update(_shown(machine, one.name))
+    return [
+        dataclasses.replace(one, hidden=tuple(sorted(set(one.namespaces or ()) - shown[one.serial or one.name])))
+        for one in found
+    ]
+
+
+def _about(machine: Machine, name: str) -> Controller:
+    """Return a controller with its namespaces. Those that are detached are listed only by namespace management."""
+    place = f"sys/class/nvme/{name}"
+    manages = _number(_json(machine, "id-ctrl", name), "oacs") & 8
+    ids = _json(machine, "list-ns", name, *(("--all",) if manages else ())).get("nsid_list")
+    return Controller(
+        name=name, serial=identity(machine.text(f"{place}/serial")), model=known(machine.text(f"{place}/model")),
+        namespaces=tuple(sorted({_number(one, "nsid") for one in ids if isinstance(one, dict)} - {0}))
+        if isinstance(ids, list) else None,
+    )  # fmt: skip
+
+
+def _shown(machine: Machine, controller: str) -> set[int]:
+    """Return the ids of the namespaces of a controller that are disks."""
+    found = set()
+    for one in machine.names("sys/block"):
+        match = re.fullmatch(r"nvme\d+n(\d+)", one)
+        place = machine.inside(f"sys/block/{one}/device") if match else None
+        if match and place is not None and (place.name == controller or controller in machine.names(place)):
+            found.add(machine.number(f"sys/block/{one}/nsid") or int(match[1]))
+    return found
 
 
 def sanitize(machine: Machine, disk: Features, action: int, report: Report) -> None:
@@ -144,12 +200,12 @@ def _layout(flbas: int, protection: int) -> tuple[str, ...]:
     return tuple(options)
 
 
-def _json(machine: Machine, command: str, name: str) -> dict[str, Any]:
+def _json(machine: Machine, command: str, name: str, *options: str) -> dict[str, Any]:
     """Return what nvme-cli prints, or nothing if it is not installed, or fails."""
     if not machine.find("nvme"):
         return {}
     try:
-        done = machine.run("nvme", command, "-o", "json", _node(machine, name), seconds=20)
+        done = machine.run("nvme", command, *options, "-o", "json", _node(machine, name), seconds=20)
         document = json.loads(done.text) if done.ok else {}
     except (DiskError, ValueError, RecursionError):
         return {}

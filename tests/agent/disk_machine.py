@@ -63,7 +63,10 @@ class DiskMachine:
         return self.root / "dev" / name
 
     def nvme(self, controller: str = "nvme0", mib: int = 8, spaces: int = 1, **values) -> Path:
-        """Add a controller with namespaces. Return the path of the first one."""
+        """Add a controller with namespaces. Return the path of the first one.
+
+        `detached` has the ids of further ones, which are no disks.
+        """
         place = f"sys/devices/pci0000:00/0000:00:04.0/nvme/{controller}"
         for number in range(1, spaces + 1):
             name = f"{controller}n{number}"
@@ -74,6 +77,9 @@ class DiskMachine:
         (self.root / "dev" / controller).touch()
         self.write(f"{place}/serial", f"S64G{controller}\n")
         self.write(f"{place}/model", "SAMSUNG MZQL23T8HCLS-00A07               \n")
+        self.write(f"{place}/transport", "pcie\n")
+        (self.root / "sys/class/nvme").mkdir(exist_ok=True)
+        (self.root / "sys/class/nvme" / controller).symlink_to(f"../../../{place}")
         usual = {"oacs": 0x5F, "fna": 4, "sanicap": 3, "dlfeat": 1, "flbas": 0}
         self.double(controller, usual | values)
         return self.root / "dev" / f"{controller}n1"

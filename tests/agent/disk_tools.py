@@ -3,8 +3,9 @@
 Called as `disk_tools.py TOOL ARGUMENT...`, with DISK_DOUBLES naming a folder that has a JSON file for each device. The
 outputs and exit codes follow these sources; nothing else of the tools is there:
 
-- `nvme`: nvme-cli 2.3 (Debian 12), `nvme-print.c` (json_nvme_id_ctrl, json_nvme_id_ns, json_sanitize_log) and `nvme.c`
-  (sanitize, format). `test_disk_tools.py` gives the same options to the real program.
+- `nvme`: nvme-cli 2.3 (Debian 12), `nvme-print.c` (json_nvme_id_ctrl, json_nvme_id_ns, json_nvme_list_ns,
+  json_sanitize_log) and `nvme.c` (sanitize, format, list_ns). `test_disk_tools.py` gives the same options to the real
+  program.
 - `hdparm`: hdparm 9.65 (Debian 12), `identify.c` and `hdparm.c`; the text of `-I` is that of an Intel 530 (`FULL_ATA`),
   with the lines that matter changed. The same test gives the real program the same options.
 - `blkdiscard`: util-linux 2.38. `tpm2_clear`: tpm2-tools 5.4 (tpm2_clear.1).
@@ -95,7 +96,7 @@ def fill(node: Path, pattern: bytes) -> None:
 def nvme(command: str, *arguments: str) -> None:
     node = Path(arguments[-1])
     options = dict(one.lstrip("-").partition("=")[::2] for one in arguments[:-1] if one.startswith("--"))
-    if command in ("id-ctrl", "sanitize", "sanitize-log"):
+    if command in ("id-ctrl", "list-ns", "sanitize", "sanitize-log"):
         device = Device(node.name)
     else:
         device = Device(re.sub(r"n\d+$", "", node.name))
@@ -105,6 +106,12 @@ def nvme(command: str, *arguments: str) -> None:
     if command == "id-ctrl":
         shown = {"vid": 6900, "sn": "deadbeef", "mn": "QEMU NVMe Ctrl", "oacs": values["oacs"], "fna": values["fna"]}
         print(json.dumps(shown | {"sanicap": values["sanicap"]}, indent=2))
+    elif command == "list-ns":
+        if values.get("list_fails"):
+            fail("NVMe status: Invalid Field in Command: A reserved coded value or an unsupported value (0x4002)")
+        ids = {int(one.name.rpartition("n")[2]) for one in node.parent.glob(f"{node.name}n*")}
+        ids |= set(values.get("detached", ()) if "all" in options else ())
+        print(json.dumps({"nsid_list": [{"nsid": one} for one in sorted(ids)]}, indent=2))
     elif command == "id-ns":
         print(json.dumps({"nsze": 8192, "flbas": values["flbas"], "dlfeat": values["dlfeat"], "dps": 0}, indent=2))
     elif command == "sanitize-log":

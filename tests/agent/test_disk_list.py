@@ -79,6 +79,37 @@ def test_a_namespace_with_several_paths_belongs_to_its_subsystem(machine):
     found = machine.disks()
     assert list(found) == ["nvme0n1"]
     assert (found["nvme0n1"]["serial"], found["nvme0n1"]["methods"][0]) == ("S64G", "nvme_sanitize_crypto")
+    assert spaces(machine) == {"nvme0": ([1], [])}
+
+
+def spaces(machine: DiskMachine) -> dict[str, tuple[list[int] | None, list[int]]]:
+    """Return the namespaces of each controller, and which of them are no disks."""
+    return {one["name"]: (one["namespaces"], one["hidden"]) for one in machine.run("disks", "list")["controllers"]}
+
+
+def test_a_namespace_that_is_detached_is_listed_with_its_controller(machine):
+    machine.nvme(spaces=2, detached=[7])
+    machine.nvme("nvme1", spaces=0, detached=[1])
+    machine.nvme("nvme2", oacs=0x57, detached=[3])
+    machine.nvme("nvme3", list_fails=True)
+    assert spaces(machine) == {
+        "nvme0": ([1, 2, 7], [7]), "nvme1": ([1], [1]), "nvme2": ([1], []), "nvme3": (None, []),
+    }  # fmt: skip
+    (first, *_) = machine.run("disks", "list")["controllers"]
+    assert (first["serial"], first["model"]) == ("S64Gnvme0", "SAMSUNG MZQL23T8HCLS-00A07")
+
+
+def test_a_namespace_is_told_by_its_id_and_not_by_the_number_in_its_name(machine):
+    machine.nvme()
+    machine.write("sys/block/nvme0n1/nsid", "5\n")
+    assert spaces(machine) == {"nvme0": ([1], [1])}, "the kernel shows namespace 5, and the controller has 1"
+
+
+def test_a_namespace_of_another_controller_of_the_same_disk_is_not_hidden(machine):
+    machine.nvme(spaces=1, detached=[2])
+    machine.nvme("nvme1", spaces=0, detached=[1, 2])
+    machine.write("sys/class/nvme/nvme1/serial", "S64Gnvme0\n")
+    assert spaces(machine) == {"nvme0": ([1, 2], [2]), "nvme1": ([1, 2], [2])}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.peers import SYSTEM_PATH, require
 
 OF_NVME = [
     ("id-ctrl", "-o", "json"), ("id-ns", "-o", "json"), ("sanitize-log", "-o", "json"),
+    ("list-ns", "-o", "json"), ("list-ns", "--all", "-o", "json"),
     ("sanitize", f"--sanact={nvme.CRYPTO_ERASE}", "--ause"), ("sanitize", f"--sanact={nvme.EXIT_FAILURE}"),
     ("format", "--ses=1", "--lbaf=1", "--ms=1", "--pi=1", "--pil=1", "--force", "--timeout=172800000"),
 ]  # fmt: skip

@@ -16,6 +16,8 @@ from blueprints.bmc import redfish_readings
 from blueprints.bmc.contract import capabilities
 from blueprints.bmc.errors import (
     BmcAnswerInvalid,
+    BmcAnswerLost,
+    BmcBusy,
     BmcCertificateChanged,
     BmcCertificateUnknown,
     BmcError,
@@ -639,6 +641,33 @@ def test_a_task_that_the_bmc_has_forgotten_has_failed(double):
     with opened(double) as session:
         found = session.task(f"{V1}/TaskService/Tasks/9")
     assert (found.state, found.message) == ("failed", "The BMC no longer knows the task.")
+
+
+@pytest.mark.parametrize("kind", ["lost", "truncated"])
+def test_a_start_whose_answer_is_lost_is_told_apart_and_its_task_is_found(double, kind):
+    double.resources.task_seconds = math.inf
+    with opened(double) as session:
+        before = session.tasks()
+        double.fault(kind, ".*SimpleUpdate", "POST", times=1)
+        if kind == "lost":
+            with pytest.raises(BmcAnswerLost, match=r"not known whether the BMC has begun .*SimpleUpdate"):
+                session.start_update("http://127.0.0.1/bios.bin")
+        else:
+            session.start_update("http://127.0.0.1/bios.bin")
+    with opened(double) as session:
+        (new,) = [one for one in session.tasks() if one not in before]
+        assert (session.task(new).state, len(double.resources.updates)) == ("running", 1)
+
+
+def test_a_start_that_was_refused_has_not_begun(double):
+    double.fault("unavailable", ".*SimpleUpdate", "POST", times=1)
+    double.fault("error", ".*SimpleUpdate", "POST", value="No image there.")
+    with opened(double) as session:
+        with pytest.raises(BmcBusy):
+            session.start_update("http://127.0.0.1/bios.bin")
+        with pytest.raises(BmcRefused, match="No image there"):
+            session.start_update("http://127.0.0.1/bios.bin")
+    assert not double.resources.updates
 
 
 def test_what_cannot_be_updated_is_refused_without_a_call(double):

@@ -141,6 +141,22 @@ def test_a_lease_is_not_over_before_its_ports_are_closed(host, ask, until):
     assert host.ports == []
 
 
+def test_a_port_that_another_lease_has_is_refused_and_stays_open(host, ask, until):
+    begun(first := works(ask, "sleep 300", more={"ports": PORTS}), until)
+    key = specs.lease_view(type(first).objects.get(pk=first.pk)).key
+    second = ended(works(ask, "sleep 300", more={"ports": [18080]}), until)
+    assert second.workload.outcome == "lost"
+    assert f"The port 18080/tcp of this host belongs to drydock-lease-{key}.service." in second.workload.message
+    assert host.ports == sorted(PORTS), "the first workload needs it still"
+    leases.release(caller("ada"), first.pk)
+    ended(first, until)
+    assert host.ports == []
+    begun(third := works(ask, "sleep 300", more={"ports": [18080]}), until)
+    assert host.ports == ["18080/tcp"]
+    leases.release(caller("ada"), third.pk)
+    ended(third, until)
+
+
 @pytest.mark.slow
 def test_a_port_that_the_operator_has_opened_stays_open(host, ask, until):
     (host.folder / "state" / "ports").mkdir()

@@ -15,6 +15,7 @@ from pydantic import Field
 from blueprints.bmc import registry
 from blueprints.bmc.contract import Bmc, BmcDriver, Boots, Configures, Identifies, Logs, Measures, Mounts, Upgrades
 from blueprints.bmc.errors import (
+    BmcAnswerLost,
     BmcCertificateChanged,
     BmcCertificateUnknown,
     BmcLacks,
@@ -100,6 +101,12 @@ class Machine:
     """The updates that the BMC can carry out, by address of the image; None if it cannot update."""
     started: list[str] = field(default_factory=list)
     """The addresses of the updates that were started."""
+    read: list[str] = field(default_factory=list)
+    """The ids of the tasks that were read."""
+    loses_answers: bool = False
+    """The answer to each start of an update is lost."""
+    hides_tasks: bool = False
+    """The BMC does not list its tasks."""
     boots: list[dict[str, Any]] = field(default_factory=list)
     """The boot override and the media of each start, in the form of `tests.bmc.machine`."""
     open: int = 0
@@ -251,11 +258,17 @@ class UpgradingSession(MountingSession, Upgrades):
         assert self._machine.updates is not None
         assert uri in self._machine.updates, uri
         self._machine.started.append(uri)
+        if self._machine.loses_answers:
+            raise BmcAnswerLost("The BMC did not answer within 10 s.")
         return BmcTask(id=uri, state="running", percent=0)
+
+    def tasks(self) -> Sequence[str] | None:
+        return None if self._machine.hides_tasks else ["/tasks/earlier", *self._machine.started]
 
     def task(self, id: str) -> BmcTask:
         assert self._machine.updates is not None
         update = self._machine.updates[id]
+        self._machine.read.append(id)
         if update.error:
             return BmcTask(id=id, state="failed", message=update.error)
         update.percent += 50

@@ -15,12 +15,12 @@ from blueprints.answers import Absent, Failed, Json, Wait
 from blueprints.baremetal import baseline, plans
 from blueprints.baremetal.config import Baseline, Config
 from blueprints.baremetal.kind import BareMetal, apply
-from blueprints.bmc.values import Firmware, PowerState
+from blueprints.bmc.values import BmcTask, Firmware, PowerState
 from blueprints.hostshell import NeedsOperator
 from blueprints.testing.outcome import Outcome
 from interfaces.ssh.pool import POOL
 from tests.blueprints.baremetal.ramdisk_bench import BMC, RamdiskHooks, media_server
-from tests.blueprints.baremetal.scripted import MountingSession, Update, machine, scripted
+from tests.blueprints.baremetal.scripted import MountingSession, Update, UpgradingSession, machine, scripted
 from tests.blueprints.baremetal.test_phases import Bed as InstalledBed
 from tests.blueprints.baremetal.test_phases import bed as installed
 from tests.blueprints.baremetal.test_phases import failure, server
@@ -71,8 +71,43 @@ def test_a_process_that_dies_while_an_update_runs_is_followed_by_one_that_reads_
     assert bed.bmc.started == [URL]
 
 
+def test_an_update_whose_answer_is_lost_is_found_by_its_task_and_started_once(bed):
+    bed.given, bed.bmc.loses_answers = of(), True
+    outcome = bed.build()
+    assert (outcome.ended, version(outcome), bed.bmc.started) == ("ready", {"BIOS": "2.0"}, [URL])
+    told = [call.answer.sentence for call in outcome.calls if isinstance(call.answer, Wait)]
+    assert any("did not answer within 10 s" in one for one in told)
+    assert bed.bmc.read, "its task was not followed"
+
+
+def test_a_lost_update_that_fails_says_why_at_once(bed):
+    bed.given, bed.bmc.loses_answers = of(), True
+    bed.bmc.updates[URL].error = "The image is not signed."
+    answer = failure(bed.build())
+    assert (answer.code, bed.bmc.started) == ("firmware_update", [URL])
+    assert "could not update BIOS to 2.0: The image is not signed." in answer.message
+
+
+def test_a_lost_update_of_a_bmc_without_a_list_of_tasks_is_waited_for(bed):
+    bed.given, bed.bmc.loses_answers, bed.bmc.hides_tasks = of(update_timeout=0.2), True, True
+    answer = failure(bed.build())
+    assert (answer.scope, answer.code, bed.bmc.started) == ("operator", "firmware_update", [URL])
+    assert "It is not known whether the BMC has begun the update" in answer.message
+    assert bed.bmc.read == []
+
+
+def test_a_task_of_something_else_is_not_taken_for_the_update(bed, monkeypatch):
+    bed.given, bed.bmc.loses_answers = of(update_timeout=0.2), True
+    monkeypatch.setattr(UpgradingSession, "tasks", lambda self: [f"/tasks/{len(bed.bmc.started)}"])
+    monkeypatch.setattr(
+        UpgradingSession, "task", lambda self, id: BmcTask(id=id, state="failed", message="Disk full", updates=False)
+    )
+    assert "Disk full" not in failure(bed.build()).message
+    assert bed.bmc.started == [URL]
+
+
 def test_an_update_that_may_have_been_started_is_not_started_again(bed):
-    bed.given = of()
+    bed.given, bed.bmc.hides_tasks = of(), True
     spec = bed.spec("build", bed.resource())
     (step,) = [one for one in BareMetal().build() if one.name == "firmware_update"]
     assert isinstance(step.find(spec, {}), Absent), "nothing was started before a component was chosen"

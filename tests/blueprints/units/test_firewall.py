@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from blueprints.units import Port, Unit, firewall
-from blueprints.units.firewall import CLOSE, OPEN, REFUSED
+from blueprints.units.firewall import CLOSE, OPEN, REFUSED, RELEASE
 from tests.blueprints.host_peers import AS_ROOT
 from tests.peers import require
 
@@ -77,7 +79,8 @@ def namespace(tmp_path) -> Iterator[Namespace]:
         own = os.readlink("/proc/self/ns/net")
         while os.readlink(f"/proc/{holder.pid}/ns/net") == own:
             assert holder.poll() is None
-        found = Namespace(holder.pid, tmp_path)
+        (tmp_path / "units/a").mkdir(parents=True)
+        found = Namespace(holder.pid, tmp_path / "units/a")
         found.run("ip", "link", "set", "lo", "up")
         yield found
     finally:
@@ -146,6 +149,62 @@ def test_the_chain_of_iptables_is_changed_by_iptables_and_stays_readable_to_it(n
     assert namespace.closed(ours) == ""
     assert namespace.run("iptables", "-S").stdout == before
     assert not namespace.answers(18_080)
+
+
+def other(namespace: Namespace, name: str, key: str) -> Namespace:
+    """Return the same host with the folder of another account, which runs a unit."""
+    folder = namespace.folder.parent / name
+    folder.mkdir()
+    (folder / "unit").write_text(f"drydock-lease-{key}.service\n")
+    return Namespace(namespace.holder, folder)
+
+
+def test_a_port_that_another_unit_has_is_refused_and_stays_open(namespace) -> None:
+    namespace.run("nft", REFUSING)
+    first, second = unit("dd-x-1-l5", *PORTS), unit("dd-x-1-l6", Port(number=15_353, protocol="tcp"), PORTS[0])
+    (namespace.folder / "unit").write_text(f"{first.name}\n")
+    namespace.opened(first)
+    before = namespace.rules()
+    late = other(namespace, "b", "dd-x-1-l6")
+    done = late.script(OPEN, str(late.folder), *firewall.opening(second)[1:], check=False)
+    assert done.returncode == REFUSED
+    assert "The port 18080/tcp of this host belongs to drydock-lease-dd-x-1-l5.service." in done.stderr
+    assert late.closed(second) == ""
+    late.script(RELEASE, str(late.folder.parent), "b")
+    assert namespace.rules() == before, "the first unit needs the port still"
+    assert namespace.closed(first) == ""
+    namespace.script(RELEASE, str(namespace.folder.parent), "a")
+    shutil.rmtree(namespace.folder)
+    late.opened(second)
+    assert late.answers(18_080)
+    late.script(RELEASE, str(late.folder.parent), "b")
+    assert not (namespace.folder.parent / ".ports").exists()
+
+
+def test_of_many_units_that_want_a_port_at_once_one_gets_it(namespace) -> None:
+    namespace.run("nft", REFUSING)
+    hosts = [other(namespace, f"u{n}", f"l{n}") for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        asked = [
+            pool.submit(one.script, OPEN, str(one.folder), *firewall.opening(unit(f"l{n}", PORTS[0]))[1:], check=False)
+            for n, one in enumerate(hosts)
+        ]
+    assert sorted(one.result().returncode for one in asked) == [0, *[REFUSED] * 7]
+    assert namespace.rules().count("dport 18080") == 1
+
+
+def test_the_ports_of_an_account_that_is_gone_or_of_an_earlier_version_are_known(namespace) -> None:
+    namespace.run("nft", REFUSING)
+    ours = unit("dd-x-1-l5", PORTS[0])
+    (namespace.folder.parent / ".ports").mkdir()
+    (namespace.folder.parent / ".ports/tcp-18080").symlink_to("gone")
+    namespace.opened(ours)
+    assert namespace.answers(18_080)
+    (namespace.folder.parent / ".ports/tcp-18080").unlink()  # as if an earlier version had opened it
+    (namespace.folder / "unit").write_text(f"{ours.name}\n")
+    late = other(namespace, "b", "dd-x-1-l6")
+    done = late.script(OPEN, str(late.folder), *firewall.opening(unit("dd-x-1-l6", PORTS[0]))[1:], check=False)
+    assert (done.returncode, f"belongs to {ours.name}" in done.stderr) == (REFUSED, True)
 
 
 def test_a_rule_that_cannot_be_deleted_is_reported(namespace) -> None:
