@@ -22,7 +22,7 @@ from leases.engine.core.transitions import record_event
 from leases.engine.lifecycle import lease_phases
 from leases.engine.lifecycle import release as lease_release
 from leases.engine.placement import budgets, claims, pending, quotas
-from leases.engine.scheduling import allocate, groups
+from leases.engine.scheduling import allocate, opinions
 from leases.engine.scheduling import request as lease_request
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.messaging import hints
@@ -36,7 +36,7 @@ from leases.validation.fields import LONGEST_NOTE
 from leases.validation.input_checks import checked
 from leases.validation.requests import LARGEST_GROUP, LeaseRequest
 
-SAME, DIFFERENT = ("", "resource", "parent", "host"), ("", "resource", "parent")
+SAME, DIFFERENT = ("", "resource", "parent", "host", "whole"), ("", "resource", "parent")
 NEAR = ("", "prefer", "require")
 
 
@@ -157,7 +157,7 @@ def explain_group(
     rule, members, whose = _rule(same, different, near), _members(given, keyed=False), on_behalf(who, owner)
     asked = [lifetimes.bounded(who, whose, requests.read(one)) for one in members]
     with lease_request.rehearse_group(asked, whose.id, actor=who.actor, **rule) as group_id:
-        found = groups.opinion(group_id)
+        found = opinions.opinion(group_id)
     of_hosts = [Verdict(blueprint=one.host, answer=one.answer, sentence=one.sentence) for one in found.hosts]
     of_blueprints = infos.verdicts(v.to_json() for one in found.decisions for v in one.verdicts)
     verdicts = tuple(dict.fromkeys([*of_hosts, *of_blueprints]))

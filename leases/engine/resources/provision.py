@@ -204,9 +204,12 @@ def may_build(blueprint: Blueprint, draft: Draft | None = None) -> bool:
 
 def insert(
     blueprint: Blueprint, draft: Draft, *, actor: str, message: str, asked: Any = None, origin: str = "built",
-    reserved_for: int | None = None, registration: Any = None,
+    reserved_for: int | None = None, registration: Any = None, carrier: int | None = None,
 ) -> claims.Room:  # fmt: skip
-    """Insert a drafted resource with its additional capacities, parts and identities, and start its build."""
+    """Insert a drafted resource with its additional capacities, parts and identities, and start its build.
+
+    If `carrier` is given, the resource is part of the resource with that id.
+    """
     notice()
     life = blueprint.max_lifetime
     resource = Resource.objects.create(
@@ -217,7 +220,7 @@ def insert(
         zone=draft.zone, locality=list(draft.locality), price=draft.price, total_slots=draft.capacity.slots,
         total_cpu_millicores=draft.capacity.cpu_millicores, total_ram_mib=draft.capacity.ram_mib,
         total_disk_mib=draft.capacity.disk_mib, reserved_for_id=reserved_for,
-        dies_at=None if life is None else Now() + life, part_of=whole(blueprint, draft),
+        dies_at=None if life is None else Now() + life, part_of_id=carrier or _id(whole(blueprint, draft)),
         registration=registration or {}, **_health(draft.health),
     )  # fmt: skip
     if not draft.name:
@@ -234,6 +237,10 @@ def insert(
     start(resource_id=resource.pk, phase="build", asked=asked)
     name = draft.name or f"{blueprint.name}-{resource.pk}"
     return claims.Room(resource_id=resource.pk, state="pending", kind=blueprint.kind, name=name)
+
+
+def _id(resource: Resource | None) -> int | None:
+    return None if resource is None else resource.pk
 
 
 def _health(said: Health | None) -> dict[str, Any]:

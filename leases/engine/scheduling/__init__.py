@@ -3,4 +3,4 @@
 It also serves the queue and grants groups.
 """
 
-__all__ = ["allocate", "candidates", "colocation", "decision", "groups", "place", "request", "serve"]
+__all__ = ["allocate", "candidates", "decision", "groups", "opinions", "place", "request", "serve"]

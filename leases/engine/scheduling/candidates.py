@@ -268,7 +268,7 @@ def _what_it_could_build(
     if too_long := next(filter(None, (_too_long(blueprint.max_lifetime, one) for one in asked)), ""):
         return {"impossible": too_long}
     try:
-        wants = [_asked(blueprint.kind, one) for one in asked]
+        wants = [asked_of(blueprint.kind, one) for one in asked]
     except ValidationError as error:
         return {
             "impossible": f"its kind {blueprint.kind} does not accept the requirement {error.errors()[0]['loc'][0]!r}"
@@ -320,7 +320,8 @@ def _what_it_could_find(blueprint: Blueprint) -> dict[str, Any]:
     return {}
 
 
-def _asked(kind_name: str, placement: PlacementRequest) -> Asked:
+def asked_of(kind_name: str, placement: PlacementRequest) -> Asked:
+    """Return a request as a kind receives it. Raises ValidationError if the kind does not accept a requirement."""
     return Asked(
         type=placement.type,
         requirements=registry.kind(kind_name).Requirements.model_validate(dict(placement.requirements)),
