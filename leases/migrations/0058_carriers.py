@@ -15,7 +15,7 @@ def _before(name: str) -> str:
     return _TREE[begins:ends]
 
 
-_REPLACED = ("drydock_permits", "drydock_obstacle", "drydock_spread", "drydock_join")
+_REPLACED = ("drydock_permits", "drydock_obstacle", "drydock_spread", "drydock_join", "drydock_tree")
 _UNDO = (
     *map(_before, _REPLACED),
     "DROP FUNCTION drydock_closes_to(leases_resource, bigint[]);",

@@ -136,3 +136,28 @@ BEGIN
     NEW.closed_by := closing;
     RETURN NEW;
 END $$;
+
+CREATE OR REPLACE FUNCTION drydock_tree() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    was leases_resource := OLD;
+    becomes leases_resource := NEW;
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        UPDATE leases_resource SET child_count = child_count - 1 WHERE id = OLD.part_of_id;
+        IF drydock_obstructs(OLD) > 0 THEN
+            PERFORM drydock_climb(OLD.id, OLD.part_of_id, -1, NULL);
+        END IF;
+        RETURN NULL;
+    END IF;
+    -- What is carried by a resource notes whatever closes it besides the lease on its carrier.
+    was.whole_lease_id := NULL;
+    becomes.whole_lease_id := NULL;
+    IF drydock_obstructs(NEW) <> drydock_obstructs(OLD) AND NEW.part_of_id IS NOT NULL THEN
+        PERFORM drydock_climb(NEW.id, NEW.part_of_id, drydock_obstructs(NEW) - drydock_obstructs(OLD), NULL);
+    END IF;
+    IF NEW.child_count > 0 AND (OLD.part_of_id IS DISTINCT FROM NEW.part_of_id
+        OR drydock_closes(NEW) <> drydock_closes(OLD) OR drydock_closes(becomes) <> drydock_closes(was)) THEN
+        PERFORM drydock_spread(NEW.id);
+    END IF;
+    RETURN NULL;
+END $$;

@@ -112,7 +112,12 @@ _FAILED = """
     SELECT DISTINCT d.part_of_id FROM leases_resource d WHERE d.part_of_id = ANY(%s) AND d.reason = 'build_failed'
         AND d.since > (SELECT min(created_at) FROM leases_lease WHERE id = ANY(%s))"""
 _IDLE = """
-    SELECT i.part_of_id, i.id FROM leases_resource i WHERE i.part_of_id = ANY(%s) AND i.id = ANY(%s)"""
+    SELECT i.part_of_id, i.id FROM leases_resource i WHERE i.part_of_id = ANY(%s) AND i.state = 'active'
+        AND i.used_slots = 0 AND i.origin = 'built' AND i.reserved_for_id IS NULL AND NOT i.quarantined
+        AND NOT i.in_maintenance AND i.closed_by = '{}' AND EXISTS (
+            SELECT FROM leases_lease c WHERE c.for_resource_id = i.id AND c.resource_id = i.part_of_id
+                AND c.state = 'active')"""
+"""Idle resources whose removal would free one of these carriers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +138,7 @@ def searches(outlook: Outlook, rule: Rule, group: Sequence[int]) -> Iterator[_Se
     ever = [_options(one, limit, when_empty=True) for one in outlook.constructions]
     everywhere = [option.resource_id for found in ever for option in found]
     failed = {pk for (pk,) in rows(_FAILED, (everywhere, list(group)))}
-    idle = _idle(outlook, everywhere)
+    idle: dict[int, int] = dict(rows(_IDLE, (everywhere,))) if everywhere else {}
 
     def among(found: Sequence[Sequence[Option]], without: set[int]) -> Rule:
         kept = [tuple(one for one in options if one.resource_id not in without) for options in found]
@@ -151,12 +156,6 @@ def searches(outlook: Outlook, rule: Rule, group: Sequence[int]) -> Iterator[_Se
 def _options(one: Construction, limit: int, *, when_empty: bool = False) -> list[Option]:
     found = options_for(one.carrier, limit=limit, when_empty=when_empty)
     return [replace(option, is_carrier=True) for option in found]
-
-
-def _idle(outlook: Outlook, carriers: list[int]) -> dict[int, int]:
-    """Return the idle resources whose removal would free one of these carriers, by carrier."""
-    holders = {pk for one in outlook.constructions for pk in candidates.idle_holders(one.carrier)}
-    return dict(rows(_IDLE, (carriers, list(holders)))) if holders else {}
 
 
 _GOING_ON = """
