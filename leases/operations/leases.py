@@ -22,7 +22,8 @@ from leases.engine.core.transitions import record_event
 from leases.engine.lifecycle import lease_phases
 from leases.engine.lifecycle import release as lease_release
 from leases.engine.placement import budgets, claims, pending, quotas
-from leases.engine.scheduling import allocate, opinions
+from leases.engine.queue import opinions
+from leases.engine.scheduling import allocate
 from leases.engine.scheduling import request as lease_request
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.messaging import hints

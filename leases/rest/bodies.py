@@ -98,8 +98,8 @@ class Group(Body):
         Literal["", "prefer", "require"],
         Field(
             description="Implies `same: host`, and is not allowed with `whole`. With `prefer`, the free devices "
-            "nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower than the "
-            "host, such as a NUMA node."
+            "nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower "
+            "than the host, such as a NUMA node."
         ),
     ] = ""
 

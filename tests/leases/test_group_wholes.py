@@ -249,11 +249,14 @@ def test_two_groups_that_want_one_host_get_it_one_after_the_other(hosts, dpus, g
     assert cycles() == 1, "the DPU was built once"
 
 
-def test_of_two_groups_with_two_hosts_each_gets_one(hosts, dpus, group, django_user_model):
+def test_two_groups_build_in_two_hosts_at_the_same_time(hosts, dpus, group, django_user_model):
     hosts("one")
     hosts("two")
-    dpus(VACATE, CYCLE)
+    dpus(VACATE, {"does": "slow", "at": "build.boot", "polls": 1, "after": 600, "each": True}, CYCLE)
     both = group(HOST, DPU), group(HOST, DPU, by=django_user_model.objects.create_user("bob"))
+    settle()
+    settle()
+    assert Run.objects.filter(phase="build", step="boot").count() == 2
     finish(8)
     assert [states(one) for one in both] == [["active", "active"]] * 2
     assert sorted(names(both[0])[:1] + names(both[1])[:1]) == ["one", "two"]

@@ -9,18 +9,20 @@ import pytest
 
 from blueprints.fake.cloud import Cloud
 from chaos.proof import tree_violations
+from drydock.core import clock
 from leases.engine.core import database, workers
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.engine.scheduling import request
 from leases.messaging import hints
+from leases.messaging.inline import settle
 from leases.models import Debt, Event, Lease, LeaseGroup, Resource, Run, Share
 from leases.operations import callers, resources
 from leases.reasons import Reason
 from leases.validation.requests import read
-from tests.leases.test_death import _settle_while, in_child
+from tests.leases.test_death import in_child
 
-PARTS = 48
+PARTS = 64
 """The points are dealt out over so many tests."""
 ASKED = ({"type": "fake", "exclusive": True}, {"type": "fake_reported"})
 
@@ -28,7 +30,7 @@ ASKED = ({"type": "fake", "exclusive": True}, {"type": "fake_reported"})
 @pytest.fixture
 def stage(blueprint, owner, django_user_model, settings, until):
     """A host with one card, and a blueprint whose builds vacate and power-cycle the host of their card."""
-    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.15})
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.5})
     workers.seen("elsewhere:1")
     root = callers.caller(django_user_model.objects.create_superuser("root"))
     blueprint("hosts", config={"provider": "hosts", "poll_seconds": 0}, max_resources=0)
@@ -45,6 +47,14 @@ def stage(blueprint, owner, django_user_model, settings, until):
     config = {"provider": "dpus", "carrier": carrier, "poll_seconds": 0, "boot_polls": 1, "faults": faults}
     blueprint("dpus", kind="fake_reported", config=config)
     return owner
+
+
+def _settle_while(going):
+    end = clock.monotonic() + 120
+    while going():
+        settle()
+        assert clock.monotonic() < end, list(Run.objects.values())
+        clock.sleep(0.01)
 
 
 def life(owner):

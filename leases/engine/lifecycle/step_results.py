@@ -21,7 +21,6 @@ from leases.engine.core.transitions import Holders, are_all_holders, lock_holder
 from leases.engine.lifecycle import phases, resource_phases
 from leases.engine.records import erasures, evidence, sensors
 from leases.engine.resources import cleanup, failures, provision, retirement, unreachable
-from leases.engine.trees import carriers
 from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
 
@@ -293,7 +292,7 @@ def _about(run: Run) -> dict[str, Any]:
 def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
     _keep(run, answer)
     if run.phase == Run.Phase.BUILD:
-        carriers.join(run)
+        provision.join_carrier(run)
     step, further = plan[run.position], 1 + not_applying(run, plan, run.position + 1)
     if answer.ends_phase:
         further = len(plan) - run.position

@@ -26,11 +26,11 @@ from leases.engine.placement.assignment import (
 from leases.engine.placement.claims import finish_claim
 from leases.engine.placement.constraints import PlacementRequest, suits
 from leases.engine.placement.pending import PendingLease, lock, look_again, members_of
+from leases.engine.queue import carriers, colocation
+from leases.engine.queue.carriers import Outlook
 from leases.engine.scheduling import allocate
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.engine.scheduling.place import RESERVE, Outcome
-from leases.engine.trees import carriers, colocation
-from leases.engine.trees.carriers import Outlook
 from leases.models import LeaseGroup
 from leases.reasons import Reason
 
@@ -46,8 +46,6 @@ STALLED = (
 
 def gather(group_id: int) -> Outcome:
     """Reserve free resources for the members of a group, and build resources for the members that find none."""
-    if rule_of(group_id).same == "whole":
-        return _gather_whole(group_id)
     acted = _each_alone(group_id)
     while (without := _reserve_free(group_id)) is not None:
         if not _make_room_for_one(group_id, [member for member in without if member.id not in acted], acted):
@@ -58,7 +56,9 @@ def gather(group_id: int) -> Outcome:
 def _gather_whole(group_id: int) -> Outcome:
     """Reserve a host for the group, and build there what it lacks. Nothing is built outside a host.
 
-    If no host could ever serve the group, also carries out the decisions that refuse or stall single members.
+    That may be done for several groups, because each reserves all that it needs at once. What follows is done for the
+    oldest only: to reserve a host that is in use and, if no host could ever serve the group, to carry out the decisions
+    that refuse or stall single members.
     """
     found = _pending(group_id)
     if not found:
@@ -69,6 +69,8 @@ def _gather_whole(group_id: int) -> Outcome:
     message = carriers.begin(group_id, outlook)
     if message:
         return _explain(group_id, message, outlook)
+    if not _is_oldest(group_id):
+        return stand_back(group_id)
     acted: dict[int, Decision | None] = {}
     if not _some_host(group_id, outlook):
         final = {pk: one for pk, one in outlook.decisions.items() if isinstance(one, Refuse | Reclaim) or _stalls(one)}
@@ -338,6 +340,8 @@ def advance(group_id: int) -> Outcome:
         outcome = _grant(group_id)
         if outcome is not Outcome.NO_ROOM:
             return outcome
+        if rule_of(group_id).same == "whole":
+            return _gather_whole(group_id)
         return gather(group_id) if _is_oldest(group_id) else stand_back(group_id)
     except Busy:
         return Outcome.BUSY
@@ -434,7 +438,10 @@ _OLDER = """
             WHERE m.group_id = %(group)s AND m.state = 'pending' AND o.state = 'pending' AND o.group_id IS NOT NULL)
         GROUP BY group_id)
     SELECT 1 FROM g JOIN g own ON own.group_id = %(group)s
-    WHERE NOT g.stalled AND (g.rank, g.group_id) < (own.rank, own.group_id) LIMIT 1"""
+    WHERE NOT g.stalled AND (g.rank, g.group_id) < (own.rank, own.group_id) AND NOT EXISTS (
+        SELECT FROM leases_leasegroup o JOIN leases_lease m ON m.group_id = o.id
+        JOIN leases_resource d ON d.reserved_for_id = m.id AND d.state = 'pending'
+        WHERE o.id = g.group_id AND o.same = 'whole') LIMIT 1"""
 
 
 def _is_oldest(group_id: int) -> bool:
@@ -442,6 +449,6 @@ def _is_oldest(group_id: int) -> bool:
 
     Otherwise two groups could each hold what the other needs. The age of a group is that of its oldest member for
     all its types; otherwise each of two groups could be older than the other. Groups that no room could serve are
-    ignored.
+    ignored, and so are those for which everything that they lack is being built in a host.
     """
     return not rows(_OLDER, {"group": group_id, "stalled": list(STALLED)})

@@ -13,25 +13,21 @@ from dataclasses import dataclass, field, replace
 
 from django.conf import settings
 
-from blueprints import registry
 from blueprints.answers import NeededLease
-from blueprints.contract import Carried
 from blueprints.models import Blueprint
 from drydock.core.errors import Busy
-from leases.engine.core import specs
 from leases.engine.core.database import bound_lock_waits, rows, run, short
 from leases.engine.placement import claims, pending
 from leases.engine.placement.assignment import Carriers, Option, Rule, options_for, rule_of
 from leases.engine.placement.constraints import PlacementRequest
 from leases.engine.placement.pending import PendingLease
+from leases.engine.queue import colocation
 from leases.engine.resources import retirement
-from leases.engine.resources.provision import lock_blueprint
+from leases.engine.resources.provision import carrier_lease, lock_blueprint
 from leases.engine.scheduling import allocate, candidates
 from leases.engine.scheduling.decision import Build, Decision
 from leases.engine.scheduling.request import Cause, insert, request_of, usable
-from leases.engine.trees import colocation
-from leases.messaging import hints
-from leases.models import Lease, Resource, Run
+from leases.models import Lease, Resource
 from leases.reasons import Reason
 
 _LOOKED_AT = 16
@@ -98,14 +94,6 @@ def _construction(member: PendingLease, decision: Decision) -> Construction | No
         group=member.placement.group, within=member.placement.within,
     )  # fmt: skip
     return Construction(decision=decision, lease=lease, carrier=carrier)
-
-
-def carrier_lease(blueprint: Blueprint, asked: object) -> NeededLease | None:
-    """Return the lease of the carrier that a build needs, or None if the blueprint builds on no carrier."""
-    kind = registry.kind(blueprint.kind)
-    if not isinstance(kind, Carried):
-        return None
-    return kind.carrier(specs.config(blueprint.kind, blueprint.config), asked)  # type: ignore[arg-type]
 
 
 _FAILED = """
@@ -283,23 +271,3 @@ def _build(member: PendingLease, option: Option, one: Construction, group: list[
         raise Busy
     claims.finish_claim(waiter, there)
     return room.resource_id
-
-
-def join(current: Run) -> None:
-    """Make the resource of a build part of its carrier, once it has the lease of that. Call inside a transaction.
-
-    From then on whatever closes the carrier, or what that is part of, closes the resource too.
-    """
-    resource = current.resource
-    asked = specs.asked(resource.blueprint.kind, current.asked) if current.asked else None
-    lease = carrier_lease(resource.blueprint, asked)
-    if lease is None:
-        return
-    moved = rows(
-        "UPDATE leases_resource r SET part_of_id = l.resource_id FROM leases_lease l WHERE r.id = %s"
-        " AND l.for_resource_id = r.id AND l.need = %s AND l.state = 'active'"
-        " AND r.part_of_id IS DISTINCT FROM l.resource_id RETURNING r.type",
-        (resource.pk, lease.name),
-    )
-    for (resource_type,) in moved:
-        hints.after_commit("serve", resource_type)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from leases.engine.placement import budgets, quotas
 from leases.engine.placement.assignment import rule_of
 from leases.engine.placement.pending import PendingLease, members_of
+from leases.engine.queue import carriers, colocation
+from leases.engine.queue.colocation import Prospect
+from leases.engine.queue.groups import choose, costs_of
 from leases.engine.scheduling import allocate
 from leases.engine.scheduling.decision import Decision
-from leases.engine.scheduling.groups import choose, costs_of
-from leases.engine.trees import carriers, colocation
-from leases.engine.trees.colocation import Prospect
 from leases.reasons import Reason
 
 
