@@ -371,3 +371,34 @@ def test_an_unknown_rule_is_refused_with_those_that_are_allowed(owner):
         "same",
         "Choose one of: resource, parent, host, whole.",
     )
+
+
+def test_limits_that_do_not_allow_all_builds_allow_none(hosts, dpus, group):
+    hosts(cards=2)
+    pool = dpus(max_resources=1)
+    found = group(DPU, DPU)
+    settle()
+    assert messages(found) == {
+        "The leases of the group wait until limits of blueprint dpus allow all that they lack to be built."
+    }
+    assert not Resource.objects.filter(type="fake_reported").exists()
+    assert not Resource.objects.exclude(reserved_for=None).exists()
+    pool.max_resources = 2
+    pool.save()
+    finish(4)
+    assert states(found) == ["active", "active"]
+
+
+def test_a_group_stays_with_a_host_that_does_not_answer_for_a_moment_after_the_build(hosts, dpus, group):
+    host = hosts("one")
+    hosts("two")
+    dpus({"does": "slow", "at": "build.verify", "polls": 1, "after": 600})
+    found = group(HOST, DPU)
+    settle()
+    Resource.objects.filter(pk=host.pk).update(suspect_since=PAST, check_at="2099-01-01T00:00Z")
+    finish(3)
+    assert messages(found) == {"The leases of the group are granted together in one, which does not answer."}
+    assert Resource.objects.filter(type="fake_reported").count() == 1
+    Resource.objects.filter(pk=host.pk).update(suspect_since=None)
+    finish(2)
+    assert names(found) == ["one", *carried("one-card-1")]

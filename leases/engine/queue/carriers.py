@@ -102,10 +102,11 @@ _FAILED = """
 _IDLE = """
     SELECT i.part_of_id, i.id FROM leases_resource i WHERE i.part_of_id = ANY(%s) AND i.state = 'active'
         AND i.used_slots = 0 AND i.origin = 'built' AND i.reserved_for_id IS NULL AND NOT i.quarantined
-        AND NOT i.in_maintenance AND i.closed_by = '{}' AND EXISTS (
-            SELECT FROM leases_lease c WHERE c.for_resource_id = i.id AND c.resource_id = i.part_of_id
-                AND c.state = 'active')"""
-"""Idle resources whose removal would free one of these carriers."""
+        AND NOT i.in_maintenance AND NOT EXISTS (SELECT FROM leases_resource a WHERE a.id = ANY(i.closed_by)
+            AND NOT coalesce(a.reserved_for_id = ANY(%s), FALSE))
+        AND EXISTS (SELECT FROM leases_lease c WHERE c.for_resource_id = i.id AND c.resource_id = i.part_of_id
+            AND c.state = 'active')"""
+"""Idle resources whose removal would free one of these carriers, unless others have closed what is around them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +127,7 @@ def searches(outlook: Outlook, rule: Rule, group: Sequence[int]) -> Iterator[_Se
     ever = [_options(one, limit, when_empty=True) for one in outlook.constructions]
     everywhere = [option.resource_id for found in ever for option in found]
     failed = {pk for (pk,) in rows(_FAILED, (everywhere, list(group)))}
-    idle: dict[int, int] = dict(rows(_IDLE, (everywhere,))) if everywhere else {}
+    idle: dict[int, int] = dict(rows(_IDLE, (everywhere, list(group)))) if everywhere else {}
 
     def among(found: Sequence[Sequence[Option]], without: set[int]) -> Rule:
         kept = [tuple(one for one in options if one.resource_id not in without) for options in found]
@@ -158,19 +159,33 @@ _LEAVING = """
     ORDER BY d.id"""
 
 
+_CLOSED = """
+    SELECT h.name, h.in_maintenance FROM leases_resource h
+    WHERE h.reserved_for_id = ANY(%(group)s) AND (h.in_maintenance OR h.suspect_since IS NOT NULL) AND EXISTS (
+        SELECT FROM drydock_below(h.id) b JOIN leases_resource d ON d.id = b.id
+        WHERE d.reserved_for_id = ANY(%(group)s) AND d.state = 'active')"""
+"""Reserved hosts that are closed for now, and in which something is reserved for the group that may have been built."""
+
+
 def going_on(group: Sequence[int]) -> str:
-    """Return a sentence that says what is built, or removed first, in the host that is reserved for a group."""
+    """Return a sentence that says what must end in the host that is reserved for a group, or an empty string.
+
+    That is a build, the removal of an idle resource, or a time in which the host is closed.
+    """
     for sql, what in ((_GOING_ON, "built"), (_LEAVING, "removed")):
         found = rows(sql, {"group": list(group)})
         if found:
             names = ", ".join(f"{name} on {carrier}" for name, carrier, _ in found)
             said = f"{names} {'is' if len(found) == 1 else 'are'} being {what}"
             return f"The leases of the group are granted together in {found[0][2]}, where {said}."
+    for name, in_maintenance in rows(_CLOSED, {"group": list(group)}):
+        why = "is in maintenance" if in_maintenance else "does not answer"
+        return f"The leases of the group are granted together in {name}, which {why}."
     return ""
 
 
 class _Unable(Exception):
-    """Limits of a blueprint do not allow to build everything that a group needs; nothing is kept."""
+    """Limits of the blueprint with this name do not allow to build all that a group lacks. Nothing is kept."""
 
 
 def begin(group_id: int, outlook: Outlook) -> str:
@@ -180,8 +195,8 @@ def begin(group_id: int, outlook: Outlook) -> str:
     """
     try:
         message, idle = _begin(group_id, outlook)
-    except _Unable:
-        return ""
+    except _Unable as error:
+        return f"The leases of the group wait until limits of blueprint {error} allow all that they lack to be built."
     for resource_id in idle:
         retirement.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Removed to make room for a group.")
     return message
@@ -255,7 +270,7 @@ def _build(member: PendingLease, option: Option, one: Construction, group: list[
     decision = one.decision
     room = allocate.insert_reserved(member, decision.blueprint_id, decision.draft, carrier=option.resource_id)
     if room is None:
-        raise _Unable
+        raise _Unable(Blueprint.objects.values_list("name", flat=True).get(pk=decision.blueprint_id))
     lease = Lease.objects.only("root_id", "rank", "priority").get(pk=member.id)
     cause = Cause(
         for_resource=room.resource_id, need=one.lease.name, root=lease.root_id or lease.pk, rank=lease.rank,
