@@ -227,6 +227,7 @@ def test_a_release_in_mid_build_frees_the_host_and_ends_the_build(hosts, dpus, g
     assert carried("lab-card-1")
     free(found[1])
     finish(4)
+    settle()
     assert states(found) == ["destroyed", "destroyed"]
     assert carried("lab-card-1") == []
     assert not Resource.objects.exclude(reserved_for=None).exists()
