@@ -78,7 +78,8 @@ def _claim(owner: int, resource_type: str, **asked: Any) -> Callable[[], None]:
 def _group(owner: int, asked: list[dict[str, Any]], *, same: str = "", near: str = "") -> Callable[[], None]:
     """A group, granted and released."""
     from leases.engine.lifecycle import release
-    from leases.engine.scheduling import groups, request
+    from leases.engine.queue import groups
+    from leases.engine.scheduling import request
     from leases.messaging import hints
     from leases.validation.requests import read
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from blueprints.answers import Answer, Json
+from blueprints.answers import Answer, Json, NeededLease
 from blueprints.matching import Match
 from blueprints.offers import Account, Allowance, Offer, Place, Sought
 from blueprints.reports import Report
@@ -201,6 +201,23 @@ class Builds(ABC):
     @abstractmethod
     def build(self) -> Plan:
         """Return the plan that builds the draft in `spec.resource`, or that checks a registered resource."""
+
+
+class Carried(ABC):
+    """The kind builds each resource on another one, its carrier, which the resource leases alone and for life.
+
+    A DPU is carried by its card. The resource is part of its carrier from the first step of its build that is ready
+    while it has the lease. Whatever closes the carrier, or what that is part of, then closes the resource too. A group
+    with `same: whole` chooses the carrier in the host of the group, and leases it before the build begins.
+    """
+
+    @abstractmethod
+    def carrier(self, config: Any, asked: Asked | None) -> NeededLease | None:
+        """Return the lease of the carrier that a build for the request `asked` needs; None if the config needs none.
+
+        It must be exclusive and for life, and a step of the build must request it too, under the same name. A pure
+        function.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -666,8 +683,8 @@ class Capability:
 CAPABILITIES = tuple(
     Capability(name=base.__name__.lower(), base=base)
     for base in (
-        Builds, Offers, Allows, Registers, Scans, Discovers, Reports, Lists, Activates, HandsOver, Cleans, Checks,
-        Controls, Powers, Reboots, Resizes, Retypes, Tags, Consoles, Acts, Updates, ServesMedia,
+        Builds, Carried, Offers, Allows, Registers, Scans, Discovers, Reports, Lists, Activates, HandsOver, Cleans,
+        Checks, Controls, Powers, Reboots, Resizes, Retypes, Tags, Consoles, Acts, Updates, ServesMedia,
     )
 )  # fmt: skip
 
@@ -694,6 +711,7 @@ __all__ = [
     "Acts",
     "Allows",
     "Builds",
+    "Carried",
     "CatalogueStale",
     "Checks",
     "Cleans",

@@ -128,7 +128,8 @@ _TREE = {
             FROM leases_resource r) x WHERE x.child_count <> x.there""",
     "resource {} is closed by {}, it should be closed by {}": """
         SELECT * FROM (SELECT r.id, r.closed_by, ARRAY(SELECT a.id FROM drydock_above(r.id) u
-            JOIN leases_resource a ON a.id = u.id WHERE drydock_closes(a) ORDER BY u.n) AS above
+            JOIN leases_resource a ON a.id = u.id WHERE drydock_closes_to(a, r.id || ARRAY(
+                SELECT v.id FROM drydock_above(r.id) v WHERE v.n < u.n)) ORDER BY u.n) AS above
             FROM leases_resource r) x
         WHERE x.closed_by <> x.above AND NOT EXISTS (
             SELECT FROM drydock_above(x.id) u JOIN leases_resource a ON a.id = u.id WHERE a.tree_stale)""",

@@ -44,8 +44,9 @@ class Leases(Operations):
         """Request several leases, granted all together or not at all. Return them in the order of the requests.
 
         A request with a `count` stands for that many leases. All leases must have the same resource, parent or host
-        (`same`), or different resources or parents (`different`). `near` (`prefer` or `require`) chooses devices of one
-        host that are near one another.
+        (`same`), or different resources or parents (`different`). With `same="whole"`, resources that are missing, such
+        as a DPU, are also built on devices of the host. `near` (`prefer` or `require`) chooses devices of one host that
+        are near one another.
         """
 
     @operation(
@@ -65,7 +66,8 @@ class Leases(Operations):
         """Return what would happen to a group of leases now, with the verdict on each host. Writes nothing.
 
         The arguments are those of `request_group`. The verdicts name hosts if the leases must be in one host
-        (`same="host"`), and say how far apart the devices would be, or what the host lacks.
+        (`same="host"` or `"whole"`), and say how far apart the devices would be, what would be built, or what the host
+        lacks.
         """
 
     @operation("GET", "leases/{id}", "Get a lease, or wait for it", query="Wait", waits="lease", tagged=True)

@@ -89,9 +89,11 @@ def allocate_many(
     Returns the leases in the order of the requests.
 
     All leases must have the same resource, parent or host (`same`), or different resources or parents (`different`).
-    With `host`, every lease is on the same host or on a device in that host. `near` implies `host`: with `prefer`, the
-    free devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower
-    than the host. Raises InvalidRequest, and Conflict if the idempotency key was used for another request.
+    With `host`, every lease is on the same host or on a device in that host. With `whole`, resources that are missing,
+    such as a DPU, are also built on devices of that host, and all leases are granted once they are built. `near`
+    implies `host`: with `prefer`, the free devices nearest one another are chosen; with `require`, the leases wait for
+    devices that share a place narrower than the host. Raises InvalidRequest, and Conflict if the idempotency key was
+    used for another request.
     """
     if not asked:
         return []

@@ -8,10 +8,11 @@ import hashlib
 import json
 from dataclasses import replace
 
-from blueprints.answers import Absent, Answer, Failed, Health, Json, Ready, Scope, Wait
+from blueprints.answers import Absent, Answer, Failed, Health, Json, Need, Ready, Scope, Wait
 from blueprints.contract import Act
 from blueprints.fake import drafts
 from blueprints.fake.config import Registration
+from blueprints.fake.faults import carrier_of
 from blueprints.fake.provider import Instance, Provider
 from blueprints.identities import real
 from blueprints.records.erasures import Erasure
@@ -34,7 +35,10 @@ def reached(act: Act) -> Act:
 
 
 def reserve(spec: Spec, memo: Json) -> Answer:
-    """Reserve a place for the instance."""
+    """Reserve a place for the instance, once it has its carrier."""
+    carrier = carrier_of(spec.config)
+    if carrier is not None and carrier.name not in spec.parents:
+        return Need(leases=(carrier,))
     _provider(spec).reserve(spec.resource.key, tags=spec.tags)
     return Ready()
 

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, SecretStr
 
 from blueprints.contract import Acts, Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
 from blueprints.fake.capacity import Capacity
-from blueprints.fake.faults import Fault
+from blueprints.fake.faults import Fault, LeaseFields
 from blueprints.matching import Match
 
 ABILITIES: Mapping[str, type] = {
@@ -96,6 +96,9 @@ class Config(Fields):
     page_size: int = Field(default=100, ge=1, description="Number of planted objects on one page of a report.")
     agents: tuple[str, ...] = Field(default=(), description="Places in which an agent must run.")
     places: tuple[str, ...] = Field(default=(), description="Places in which agents may report; empty: any.")
+    carrier: LeaseFields | None = Field(
+        default=None, description="Lease of the resource on which each one is built; it is exclusive and for life."
+    )
     credential: str = Field(default="", description="Credential with the `password` of all instances.")
     secrets: bool = Field(default=False, description="A build generates a password, which is stored as a secret.")
     charts: tuple[AllowedChart, ...] = Field(

@@ -181,6 +181,12 @@ class LeaseFields(Fields):
         return NeededLease(**said, amounts=self.amounts.amounts(), on_resources=on)
 
 
+def carrier_of(config: Any) -> NeededLease | None:
+    """Return the lease of the carrier that a config names, or None."""
+    named = config.carrier and config.carrier.needed({})
+    return replace(named, exclusive=True, lifetime="life") if named else None
+
+
 class NeedLeases(_Where):
     """The step requests leases whenever one of them is missing."""
 

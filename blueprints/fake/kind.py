@@ -10,9 +10,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from blueprints.answers import NeededLease
 from blueprints.contract import (
     Activates,
     Builds,
+    Carried,
     CatalogueStale,
     Checks,
     Cleans,
@@ -29,7 +31,7 @@ from blueprints.contract import (
 )
 from blueprints.fake import actions, config, drafts, openers
 from blueprints.fake.acts import FakeActs
-from blueprints.fake.faults import NeedLeases, step
+from blueprints.fake.faults import NeedLeases, carrier_of, step
 from blueprints.fake.machine import Machine
 from blueprints.fake.provider import Provider
 from blueprints.fake.services import open_services
@@ -37,7 +39,7 @@ from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Ow
 from interfaces.dpu_services import DpuServices
 
 
-class Fake(Machine, FakeActs, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
+class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists, Checks, Updates):
     """A resource without any steps per lease, for the fastest tests."""
 
     name: ClassVar[str] = "fake"
@@ -55,6 +57,10 @@ class Fake(Machine, FakeActs, Kind, Builds, Registers, Discovers, Lists, Checks,
         if config.catalogue == "stale":
             raise CatalogueStale("The fake provider's catalogue is stale.")
         return [draft for draft in drafts.offered(config) if asked is None or drafts.fits(draft, asked)]
+
+    def carrier(self, config: config.Config, asked: Asked | None) -> NeededLease | None:
+        """Return the lease that the config names."""
+        return carrier_of(config)
 
     def register(self, config: config.Config, registration: config.Registration) -> Draft:
         """Return the draft from the registration, merged over the blueprint's config."""
@@ -117,9 +123,10 @@ class Fake(Machine, FakeActs, Kind, Builds, Registers, Discovers, Lists, Checks,
         ]
 
     def needed_types(self, config: config.Config) -> frozenset[str]:
-        """Return the lease types that the fault plan requests."""
+        """Return the lease types that the fault plan requests, and that of the carrier."""
         plans = [fault for fault in config.faults if isinstance(fault, NeedLeases)]
-        return frozenset(lease.type for plan in plans for lease in plan.leases)
+        leases = [*(lease for plan in plans for lease in plan.leases), *filter(None, (config.carrier,))]
+        return frozenset(lease.type for lease in leases)
 
     def plans(self) -> dict[str, Callable[[], Plan]]:
         """Return the plan of each phase and act."""

@@ -8,7 +8,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from blueprints.contract import CAPABILITIES, Fields, Kind, Step, capabilities
+from blueprints.contract import CAPABILITIES, Carried, Fields, Kind, Step, capabilities
 from blueprints.testing.phases import Phases
 from blueprints.testing.rules import frozen, json_safe
 
@@ -61,6 +61,13 @@ class Declared(Phases):
             bases = tuple(one.base for one in CAPABILITIES if method in _methods(one.base))
             has_it = getattr(self.kind, method, None) is not None
             assert has_it == isinstance(self.kind, bases), f"{method} belongs to {bases}"
+
+    def test_a_carrier_is_leased_alone_and_for_life_and_is_among_the_needed_types(self) -> None:
+        config = self.kind.Config.model_validate(self.config())
+        carrier = self.kind.carrier(config, None) if isinstance(self.kind, Carried) else None
+        if carrier is not None:
+            assert (carrier.exclusive, carrier.lifetime) == (True, "life")
+            assert carrier.type in self.kind.needed_types(config)
 
     def test_what_it_lacks_is_what_its_class_could(self) -> None:
         lacking = self.kind.lacking(self.kind.Config.model_validate(self.config()))

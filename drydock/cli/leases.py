@@ -161,7 +161,7 @@ def explain(
     if as_json:
         output.emit(found)
     else:
-        candidate = "host" if rule.get("same") == "host" or near else "blueprint"
+        candidate = "host" if rule.get("same") in ("host", "whole") or near else "blueprint"
         output.pairs(
             _headline(found.outcome, found.message),
             [("waiting before", found.waiting_before or None), ("again at", found.retry_at), ("offer", found.offer)],

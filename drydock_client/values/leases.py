@@ -15,7 +15,7 @@ class Verdict:
     """The verdict on one candidate. `answer` is `build`, `reclaim`, `wait` or `no`.
 
     Of a group that must be in one host, the candidates are hosts, and `blueprint` is the name of one. `answer` is then
-    `granted`, `wait` or `no`.
+    `granted`, `build` (once something is built there), `wait` or `no`.
     """
 
     blueprint: str

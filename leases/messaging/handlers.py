@@ -8,7 +8,7 @@ from leases.agents import endpoints
 from leases.engine.core import workloads
 from leases.engine.core.database import attempt
 from leases.engine.lifecycle import release, runner
-from leases.engine.scheduling import serve
+from leases.engine.queue import serve
 from leases.engine.sync import discovery, orphans, poll
 from leases.engine.upkeep import sweep as looks
 from leases.reports import condition

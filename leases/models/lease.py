@@ -23,7 +23,10 @@ class LeaseGroup(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     same = models.CharField(max_length=16, blank=True, default="", db_default="")
     different = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """What the members must have in common (`same`) or must not (`different`): `resource` or `parent`."""
+    """What the members must have in common (`same`) or must not (`different`): `resource` or `parent`.
+
+    `same` can also be `host`, or `whole`, with which resources are built in the host too.
+    """
     near = models.CharField(max_length=16, blank=True, default="", db_default="")
     """`prefer` or `require` if devices near one another are wanted. See `placement.assignment.nearest`."""
     distance = models.CharField(max_length=200, blank=True, default="", db_default="")

@@ -22,7 +22,8 @@ from leases.engine.core.transitions import record_event
 from leases.engine.lifecycle import lease_phases
 from leases.engine.lifecycle import release as lease_release
 from leases.engine.placement import budgets, claims, pending, quotas
-from leases.engine.scheduling import allocate, groups
+from leases.engine.queue import opinions
+from leases.engine.scheduling import allocate
 from leases.engine.scheduling import request as lease_request
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.messaging import hints
@@ -36,7 +37,7 @@ from leases.validation.fields import LONGEST_NOTE
 from leases.validation.input_checks import checked
 from leases.validation.requests import LARGEST_GROUP, LeaseRequest
 
-SAME, DIFFERENT = ("", "resource", "parent", "host"), ("", "resource", "parent")
+SAME, DIFFERENT = ("", "resource", "parent", "host", "whole"), ("", "resource", "parent")
 NEAR = ("", "prefer", "require")
 
 
@@ -77,9 +78,10 @@ def request_group(
     """Request several leases, granted all together or not at all. Return their ids in the order of the requests.
 
     All leases must have the same resource, parent or host (`same`), or different resources or parents (`different`).
-    With `host`, every lease is on the same host or on a device in that host. `near` implies `host`: with `prefer`, the
-    free devices nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower
-    than the host. A request with a `count` stands for that many leases. Raises what `request` raises.
+    With `host`, every lease is on the same host or on a device in that host. With `whole`, resources that are missing,
+    such as a DPU, are also built on devices of that host, and all leases are granted once they are built. `near`
+    implies `host`: with `prefer`, the free devices nearest one another are chosen; with `require`, the leases wait for
+    devices that share a place narrower than the host. A request with a `count` stands for that many leases. Raises what `request` raises.
     """
     rule = _rule(same, different, near)
     members = _members(given, keyed=idempotency_key is not None)
@@ -100,9 +102,11 @@ def _rule(same: str, different: str, near: str) -> dict[str, str]:
             choices = ", ".join(known[1:])
             raise InvalidRequest(f"{value!r} is not valid here.", field=field, hint=f"Choose one of: {choices}.")
     if near and same not in ("", "host"):
+        built = same == "whole"
         raise InvalidRequest(
-            f"near cannot be combined with same={same}, because near chooses devices in one host.", field="near",
-            hint="Omit same, or set it to host.",
+            f"near cannot be combined with same={same}, because near chooses devices "
+            + ("that exist, and same=whole may build some." if built else "in one host."), field="near",
+            hint="Omit near, or set same to host." if built else "Omit same, or set it to host.",
         )  # fmt: skip
     return {"same": "host" if near else same, "different": different, "near": near}
 
@@ -157,7 +161,7 @@ def explain_group(
     rule, members, whose = _rule(same, different, near), _members(given, keyed=False), on_behalf(who, owner)
     asked = [lifetimes.bounded(who, whose, requests.read(one)) for one in members]
     with lease_request.rehearse_group(asked, whose.id, actor=who.actor, **rule) as group_id:
-        found = groups.opinion(group_id)
+        found = opinions.opinion(group_id)
     of_hosts = [Verdict(blueprint=one.host, answer=one.answer, sentence=one.sentence) for one in found.hosts]
     of_blueprints = infos.verdicts(v.to_json() for one in found.decisions for v in one.verdicts)
     verdicts = tuple(dict.fromkeys([*of_hosts, *of_blueprints]))
@@ -166,7 +170,7 @@ def explain_group(
         return Explanation(outcome="refuse", reason=Reason.REFUSED, message=refused.message, verdicts=verdicts)
     outcome, message = "granted" if found.granted else "wait", found.message
     if found.decisions and all(isinstance(one, Build) for one in found.decisions):
-        builders = dict.fromkeys(v.blueprint for v in verdicts if v.answer == "build")
+        builders = dict.fromkeys(v.blueprint for v in of_blueprints if v.answer == "build")
         outcome, message = "build", f"{message} {', '.join(builders)} would build what is missing."
     return Explanation(outcome=outcome, reason=found.reason, message=message, verdicts=verdicts)
 

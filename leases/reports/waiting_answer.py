@@ -206,7 +206,9 @@ def _of_group(row: Lease, facts: Facts, opinions: Sequence[Opinion], base: Waiti
     lacking = [one for one in base.siblings if one.state == "pending" and not one.resource]
     whole = f"The {len(base.siblings)} leases in group {row.group_id} are granted together"
     first = _first(opinions)
-    if row.reason == Reason.WAITING_GROUP and any(one.same == "host" for one in facts.groups[row.group_id or 0]):
+    if row.reason == Reason.WAITING_GROUP and any(
+        one.same in ("host", "whole") for one in facts.groups[row.group_id or 0]
+    ):
         return replace(base, reason=Reason.WAITING_GROUP, message=row.message)
     own = next((one for one in base.siblings if one.lease == row.pk), None)
     if own is not None and own.resource:

@@ -83,10 +83,11 @@ class Group(Body):
 
     leases: Annotated[list[MemberRequest], Field(min_length=1, max_length=LARGEST_GROUP)]
     same: Annotated[
-        Literal["", "resource", "parent", "host"],
+        Literal["", "resource", "parent", "host", "whole"],
         Field(
             description="Place all leases on one `resource`, below one `parent`, or in one `host`: on the host itself "
-            "or on the devices in it."
+            "or on the devices in it. With `whole`, also build resources on devices of that host, such as a DPU on a "
+            "card. All leases are granted once everything is built."
         ),
     ] = ""
     different: Annotated[
@@ -96,8 +97,9 @@ class Group(Body):
     near: Annotated[
         Literal["", "prefer", "require"],
         Field(
-            description="Implies `same: host`. With `prefer`, the free devices nearest one another are chosen; with "
-            "`require`, the leases wait for devices that share a place narrower than the host, such as a NUMA node."
+            description="Implies `same: host`, and is not allowed with `whole`. With `prefer`, the free devices "
+            "nearest one another are chosen; with `require`, the leases wait for devices that share a place narrower "
+            "than the host, such as a NUMA node."
         ),
     ] = ""
 

@@ -39,6 +39,7 @@ def test_a_count_beside_it_is_refused():
 def test_they_share_a_host_unless_something_else_is_wanted():
     assert together.rule("", "", "", [{}], 1) == {"same": "host"}
     assert together.rule("parent", "", "", [{}], 1) == {"same": "parent"}
+    assert together.rule("whole", "", "", [{}], 1) == {"same": "whole"}
     assert together.rule("", "resource", "prefer", [], 2) == {"different": "resource", "near": "prefer"}
 
 

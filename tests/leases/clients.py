@@ -78,7 +78,7 @@ def allocate(owner: int, times: int, request: dict[str, Any], key: str = "") -> 
 
 def allocate_and_serve(owner: int, times: int, request: dict[str, Any]) -> list[int]:
     """Ask, then do what a worker would do with the hint at once."""
-    from leases.engine.scheduling import serve
+    from leases.engine.queue import serve
 
     found = allocate(owner, times, request)
     serve.serve(request["type"])
@@ -110,8 +110,8 @@ def release(leases: list[int]) -> int:
 def group(owner: int, times: int, requests: list[dict[str, Any]], different: str = "") -> int:
     """Ask for groups, serve them and release those that were granted; how many were."""
     from leases.engine.lifecycle import release as lease_release
+    from leases.engine.queue import serve
     from leases.engine.scheduling import request as lease_request
-    from leases.engine.scheduling import serve
     from leases.models import Lease
     from leases.validation.requests import read
 

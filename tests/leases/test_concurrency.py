@@ -12,7 +12,8 @@ from django.db.models import Sum
 from drydock.core import clock
 from leases.engine.core.database import bound_lock_waits, rows
 from leases.engine.lifecycle import release
-from leases.engine.scheduling import request, serve
+from leases.engine.queue import serve
+from leases.engine.scheduling import request
 from leases.messaging import hints
 from leases.messaging.inline import settle
 from leases.models import Event, Lease, Quota, Resource, Run, Share

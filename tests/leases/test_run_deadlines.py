@@ -96,7 +96,7 @@ def test_a_delete_that_had_no_effect_is_sent_again(blueprint, ask, until, cloud,
 def test_time_without_a_worker_before_the_first_call_does_not_count_against_its_deadline(blueprint, ask, until):
     blueprint(config=faulty())
     lease = ask()
-    from leases.engine.scheduling import serve
+    from leases.engine.queue import serve
 
     serve.serve("fake")
     assert late() == 0

@@ -82,7 +82,8 @@ def test_a_build(blueprint, ask):
     assert lease.state == "active"
     assert found == {
         "core": {"database", "installation", "transitions", "runs", "specs"},
-        "scheduling": {"request", "place", "serve", "allocate", "candidates", "decision"},
+        "queue": {"serve"},
+        "scheduling": {"request", "place", "allocate", "candidates", "decision"},
         "placement": {"pending", "claims", "constraints", "budgets", "budget_check"},
         "catalogue": {"drafts"},
         "resources": {"provision", "remembered_errors"},

@@ -14,7 +14,7 @@ from blueprints.fake.cloud import Cloud
 from drydock.core import clock
 from leases.engine.core import database
 from leases.engine.lifecycle import runner
-from leases.engine.scheduling import serve
+from leases.engine.queue import serve
 from leases.messaging import hints
 from leases.messaging.inline import settle
 from leases.models import Lease, Run

@@ -29,7 +29,7 @@ from blueprints.specs import BlueprintView
 from drydock.core.logging import AboutFilter, JsonFormatter, RedactingFormatter, about, hidden, hide_always, redact
 from leases.engine.catalogue import poll_schedule
 from leases.engine.core import specs
-from leases.engine.scheduling import serve
+from leases.engine.queue import serve
 from leases.engine.sync import poll
 from leases.local import LocalClient
 from leases.messaging.inline import settle

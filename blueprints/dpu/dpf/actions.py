@@ -13,7 +13,7 @@ from blueprints.dpf.requirements import of_card
 from blueprints.dpu.dpf.config import Config, hugepages_gib
 from blueprints.kube import NODE, SECRET, KubeError, Object, at, connect
 from blueprints.kube import read as read_credential
-from blueprints.specs import BlueprintView, LeaseView, Problem, Spec
+from blueprints.specs import Asked, BlueprintView, LeaseView, Problem, Spec
 
 CARD, CLUSTER, IMAGE = "card", "cluster", "image"
 CARD_TYPE, CLUSTER_TYPE, IMAGE_TYPE = "dpu_card", "dpu_cluster", "dpu_image"
@@ -24,19 +24,25 @@ _KUBECONFIGS = ("admin.conf", "super-admin.conf", "kubeconfig")
 """Keys under which the secret of a DPU cluster has its kubeconfig; `admin.conf` in doca-platform v24.10."""
 
 
+def card_of(config: Config, asked: Asked | None) -> NeededLease:
+    """Return the lease of the card that a DPU for this request is installed on."""
+    requirements = {**config.card, **of_card(asked.requirements if asked is not None else None)}
+    return NeededLease(name=CARD, type=CARD_TYPE, requirements=requirements, exclusive=True)
+
+
 def have_needs(spec: Spec, memo: Json) -> Answer:
     """Lease the image, and then a card and a slot of a cluster, all for life.
 
-    The image comes first, because a card that waits for a download would be held in vain.
+    The image comes first, because a card that waits for a download would be held in vain. The build for a group in one
+    host has its card from the beginning.
     """
     config: Config = spec.config
     asked = spec.asked.requirements if spec.asked is not None else None
-    card = {**config.card, **of_card(asked)}
     cluster = {**config.cluster, **({"cluster": asked.cluster} if asked is not None and asked.cluster else {})}
     wanted = (
         (NeededLease(name=IMAGE, type=IMAGE_TYPE, requirements={"url": config.image}),),
         (
-            NeededLease(name=CARD, type=CARD_TYPE, requirements=card, exclusive=True),
+            card_of(config, spec.asked),
             NeededLease(name=CLUSTER, type=CLUSTER_TYPE, requirements=cluster),
         ),
     )

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Json
-from blueprints.contract import Builds, Checks, Kind, Lists, Plan, Step
+from blueprints.answers import Json, NeededLease
+from blueprints.contract import Builds, Carried, Checks, Kind, Lists, Plan, Step
 from blueprints.dpf import DpuAttributes, DpuRequirements, delete_ours, owned
 from blueprints.dpf import config as server
 from blueprints.dpf.phases import LIMIT
@@ -25,7 +25,7 @@ from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
 _LONG = 7 * 86_400.0
 
 
-class Dpf(Kind, Builds, Checks, Lists):
+class Dpf(Kind, Builds, Carried, Checks, Lists):
     """A DPUSet of DPF that selects exactly one card."""
 
     name: ClassVar[str] = "dpf"
@@ -51,6 +51,10 @@ class Dpf(Kind, Builds, Checks, Lists):
         draft = Draft(attributes={**promises, **attributes}, capacity=Amounts(slots=1))
         fits = asked.amounts.fits_in(draft.capacity)
         return [draft] if fits and not misses(MATCHES, draft.attributes, asked.requirements.model_dump()) else []
+
+    def carrier(self, config: schema.Config, asked: Asked | None) -> NeededLease:
+        """Return the lease of the card."""
+        return actions.card_of(config, asked)
 
     def build(self) -> Plan:
         """Return the plan that leases card, cluster and image, holds the host, and lets DPF install the card."""

@@ -195,8 +195,9 @@ With = Annotated[
 Same = Annotated[
     str,
     typer.Option(
-        "--same", metavar="resource|parent|host",
-        help="With --count or --with: what the leases share. With --with the default is host.",
+        "--same", metavar="resource|parent|host|whole",
+        help="With --count or --with: what the leases share. With --with the default is host. `whole` also builds what "
+        "is missing on devices of the host, such as a DPU, and grants all leases once it is built.",
         rich_help_panel=_REST,
     ),
 ]  # fmt: skip

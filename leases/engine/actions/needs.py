@@ -8,9 +8,8 @@ from leases.engine.core.database import rows, run
 from leases.engine.core.runs import end_children
 from leases.engine.resources import maintenance, provision
 from leases.engine.resources.maintenance import NotToBeHad as NotToBeHad
-from leases.engine.scheduling.request import Cause, request
+from leases.engine.scheduling.request import Cause, request, request_of
 from leases.models import Part, Run
-from leases.validation.requests import read
 
 
 def provide(current: Run, need: Need) -> str:
@@ -79,14 +78,7 @@ def _choice(current: Run, wanted: NeededLock) -> tuple[str, tuple[str, ...]]:
 
 
 def _ask(current: Run, wanted: NeededLease) -> None:
-    asked = read(
-        {
-            "type": wanted.type, "requirements": dict(wanted.requirements), "exclusive": wanted.exclusive,
-            "slots": wanted.amounts.slots, "cpu_millicores": wanted.amounts.cpu_millicores,
-            "ram_mib": wanted.amounts.ram_mib, "disk_mib": wanted.amounts.disk_mib,
-            "extra": dict(wanted.amounts.extra), "name": f"{wanted.name} of {current.resource.name}"[:255],
-        }
-    )  # fmt: skip
+    asked = request_of(wanted, current.resource.name)
     request(asked, _owner(current), actor="drydock", cause=_cause(current, wanted))
 
 

@@ -291,6 +291,8 @@ def _about(run: Run) -> dict[str, Any]:
 
 def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
     _keep(run, answer)
+    if run.phase == Run.Phase.BUILD:
+        provision.join_carrier(run)
     step, further = plan[run.position], 1 + not_applying(run, plan, run.position + 1)
     if answer.ends_phase:
         further = len(plan) - run.position

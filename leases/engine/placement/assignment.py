@@ -28,6 +28,8 @@ class Option:
     degraded: bool = False
     locality: Locality = ()
     """The position of the resource in its host."""
+    is_carrier: bool = False
+    """Whether the resource would only carry the one that is built for the member."""
 
     @property
     def is_device(self) -> bool:
@@ -47,18 +49,41 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Carriers:
+    """The resources on which a blueprint could build a resource for members with the same request."""
+
+    free: tuple[Option, ...] = ()
+    """Those that could carry it now."""
+    ever: tuple[Option, ...] = ()
+    """Those that could carry it if nothing were leased."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rule:
     """The rule of a group: its members must share (`same`) or must not share (`different`) a resource or a parent.
 
     `same` can also be `host`: every member's resource is the same topmost host or a resource below it. `near` is then
-    `prefer` or `require`, if the members' devices should or must be near one another. `held` contains the resources
-    that are already assigned to members.
+    `prefer` or `require`, if the members' devices should or must be near one another. With `whole`, resources can also
+    be built in the host, on `carriers`. `held` contains the resources that are already assigned to members.
     """
 
     same: str = ""
     different: str = ""
     near: str = ""
     held: tuple[Option, ...] = ()
+    carriers: tuple[Carriers, ...] = ()
+
+    @property
+    def is_in_one_host(self) -> bool:
+        """Whether all members must be in one host."""
+        return self.same in ("host", "whole")
+
+    def carriers_of(self, request: PlacementRequest, *, when_empty: bool) -> tuple[Option, ...]:
+        """Return the carriers on which a resource could be built for a request."""
+        if request.carriers is None:
+            return ()
+        found = self.carriers[request.carriers]
+        return found.ever if when_empty else found.free
 
 
 def rule_of(group_id: int) -> Rule:
@@ -180,6 +205,9 @@ def goes(
     The group's rule must permit the assignment, and the resource must have room for all members that are assigned to
     the resource.
     """
+    there = [one for one in chosen if one.resource_id == option.resource_id]
+    if any(one.is_carrier for one in (option, *there)):
+        return not there and _keeps(option, [*rule.held, *chosen], rule)
     beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == option.resource_id]
     return _keeps(option, [*rule.held, *chosen], rule) and _has_room_beside(option, placement, beside)
 
@@ -211,7 +239,7 @@ def fitting(request: PlacementRequest, options: Sequence[Option]) -> int:
 
 
 def _times(request: PlacementRequest, option: Option) -> int:
-    if request.exclusive:
+    if request.exclusive or option.is_carrier:
         return 1
     asked = {name: getattr(request.amounts, name) for name in CLASSES} | dict(request.amounts.extra)
     return min((option.free.get(name, 0) // amount for name, amount in asked.items() if amount), default=0)

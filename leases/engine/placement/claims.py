@@ -142,7 +142,7 @@ def _relatives(placement: PlacementRequest, room: Room, *, waits: bool) -> str:
     given = (
         room.resource_id,
         placement.lease_id,
-        list(placement.holders),
+        [*placement.holders, *placement.related],
         placement.exclusive,
         placement.amounts.slots,
     )

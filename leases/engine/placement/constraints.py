@@ -138,6 +138,8 @@ class PlacementRequest:
     """Resources that failed this lease before; used only if no other resource is suitable."""
     may_be_degraded: bool = False
     """Whether degraded resources may be used too: only if no healthy one has room and none can be built."""
+    must_be_built: bool = False
+    """Whether resources that are still being built are excluded."""
     owner_id: int | None = None
     """The id of the owner; None if every blueprint of the type serves every owner."""
     until: Any = None
@@ -153,6 +155,8 @@ class PlacementRequest:
     Related leases are the others in its group, and leases that the same holder needs. Their parts and wholes are not
     excluded by the search. `claims` decides whether the related leases permit the placement.
     """
+    related: tuple[int, ...] = ()
+    """The lease's root and the others in the group of that. What they have reserved does not exclude its parts."""
     at_most: Amounts | None = None
     """The largest resource that an exclusive lease may take."""
     at_most_price: float | None = None
@@ -165,6 +169,8 @@ class PlacementRequest:
     """The rule for choosing between blueprints that could build. If empty, the default of the installation is used."""
     also: tuple[PlacementRequest, ...] = ()
     """Constraints of other leases in the group that must share the resource."""
+    carriers: int | None = None
+    """Index of `Rule.carriers`, if a resource could be built for the request on one of these; otherwise None."""
 
     @property
     def holders(self) -> tuple[int, ...]:
@@ -210,8 +216,10 @@ def has_room(placement: PlacementRequest) -> Sql:
 def is_free(placement: PlacementRequest) -> Sql:
     """Return those conditions of `has_room` that can change at any time and are checked again on locked rows."""
     reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(placement.holders),))
+    built = Sql("r.state = 'active'") if placement.must_be_built else Sql("TRUE")
     return (
         Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL")
+        & built
         & _is_healthy(placement)
         & _is_open(placement)
         & reserved
@@ -239,9 +247,17 @@ def _is_open(placement: PlacementRequest) -> Sql:
 
 
 def _is_free_below(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that is true unless the request takes the whole resource, and something below is in use."""
+    """Return an SQL condition that is true unless the request takes the whole resource, and something below is in use.
+
+    `busy_below` also counts the leases of idle resources on their carriers, which do not prevent the lease. They are
+    looked at for groups only, because these may include such a resource.
+    """
     condition = Sql("r.busy_below = 0")
-    if placement.within:
+    if placement.group:
+        condition = Sql(
+            "(r.busy_below = 0 OR r.id = ANY(%s) OR drydock_obstacle(r.id, TRUE) IS NULL)", (list(placement.within),)
+        )
+    elif placement.within:
         condition = Sql("(r.busy_below = 0 OR r.id = ANY(%s))", (list(placement.within),))
     whole = takes_all(placement)
     return Sql(f"({condition.text} OR NOT ({whole.text}))", condition.params + whole.params)

@@ -103,7 +103,8 @@ def _one(lease_id: int, locking: str) -> PendingLease | None:
         return None
     waiter = PendingLease(found[0][2:], quotas=found[0][0], budgets=found[0][1])
     if waiter.need:
-        waiter.placement = replace(waiter.placement, within=_within_reach([lease_id]))
+        within, related = _within_reach([lease_id])
+        waiter.placement = replace(waiter.placement, within=within, related=related)
     return waiter
 
 
@@ -118,12 +119,13 @@ _WITHIN = """
             UNION ALL SELECT v.id FROM related JOIN leases_resource v ON v.reserved_for_id = related.id
             UNION ALL SELECT l.for_resource_id FROM leases_lease l WHERE l.id = ANY(%s))
         UNION SELECT r.id, r.part_of_id FROM up JOIN leases_resource r ON r.id = up.part_of_id)
-    SELECT array_agg(id ORDER BY id) FROM up"""
+    SELECT (SELECT array_agg(id ORDER BY id) FROM up), (SELECT array_agg(id ORDER BY id) FROM first)"""
 
 
-def _within_reach(lease_ids: list[int]) -> tuple[int, ...]:
-    """Return `PlacementRequest.within` for leases of one group, or for one lease that is needed by another."""
-    return tuple(rows(_WITHIN, (lease_ids, lease_ids))[0][0] or ())
+def _within_reach(lease_ids: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return `within` and `related` of a `PlacementRequest`, for leases of one group or for one that another needs."""
+    ((within, related),) = rows(_WITHIN, (lease_ids, lease_ids))
+    return tuple(within or ()), tuple(related or ())
 
 
 _FIRST = 50
@@ -310,7 +312,7 @@ def members_of(group_id: int) -> list[PendingLease]:
         return []
     waiters = [PendingLease(row) for row in found]
     ids = tuple(waiter.id for waiter in waiters)
-    within = _within_reach(list(ids)) if ids else ()
+    within, _ = _within_reach(list(ids)) if ids else ((), ())
     for waiter in waiters:
         waiter.placement = replace(waiter.placement, group=ids, within=within)
     return waiters

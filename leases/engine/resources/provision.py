@@ -9,11 +9,14 @@ from django.db import IntegrityError
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from blueprints import parts as specs
+from blueprints import parts as part_specs
+from blueprints import registry
 from blueprints.amounts import CLASSES, Amounts
-from blueprints.answers import Health, Ready
+from blueprints.answers import Health, NeededLease, Ready
+from blueprints.contract import Carried
 from blueprints.models import Blueprint
-from blueprints.specs import Draft, Identity
+from blueprints.specs import Asked, Draft, Identity
+from leases.engine.core import specs
 from leases.engine.core.database import rows
 from leases.engine.core.installation import notice
 from leases.engine.core.runs import start
@@ -115,7 +118,7 @@ def set_identities(resource_id: int, wanted: Iterable[Identity], *, before: Iter
         ResourceIdentity.objects.create(resource_id=resource_id, namespace=one.namespace, value=one.value)
 
 
-def set_parts(resource_id: int, parts: Sequence[specs.Part], *, whole: bool = False) -> bool:
+def set_parts(resource_id: int, parts: Sequence[part_specs.Part], *, whole: bool = False) -> bool:
     """Store the given parts of a resource and their states. Return whether a part became available again.
 
     Parts that are stored but not given are marked as missing instead of being deleted, because a lease may hold them.
@@ -133,7 +136,7 @@ def set_parts(resource_id: int, parts: Sequence[specs.Part], *, whole: bool = Fa
     return sum(_count(resource_id, name) for name in sorted(classes)) > 0
 
 
-def _set_part(resource_id: int, known: Part | None, part: specs.Part) -> None:
+def _set_part(resource_id: int, known: Part | None, part: part_specs.Part) -> None:
     if known is None:
         Part.objects.create(
             resource_id=resource_id, part_class=part.part_class, identity=part.identity,
@@ -204,9 +207,12 @@ def may_build(blueprint: Blueprint, draft: Draft | None = None) -> bool:
 
 def insert(
     blueprint: Blueprint, draft: Draft, *, actor: str, message: str, asked: Any = None, origin: str = "built",
-    reserved_for: int | None = None, registration: Any = None,
+    reserved_for: int | None = None, registration: Any = None, carrier: int | None = None,
 ) -> claims.Room:  # fmt: skip
-    """Insert a drafted resource with its additional capacities, parts and identities, and start its build."""
+    """Insert a drafted resource with its additional capacities, parts and identities, and start its build.
+
+    If `carrier` is given, the resource is part of the resource with that id.
+    """
     notice()
     life = blueprint.max_lifetime
     resource = Resource.objects.create(
@@ -217,7 +223,7 @@ def insert(
         zone=draft.zone, locality=list(draft.locality), price=draft.price, total_slots=draft.capacity.slots,
         total_cpu_millicores=draft.capacity.cpu_millicores, total_ram_mib=draft.capacity.ram_mib,
         total_disk_mib=draft.capacity.disk_mib, reserved_for_id=reserved_for,
-        dies_at=None if life is None else Now() + life, part_of=whole(blueprint, draft),
+        dies_at=None if life is None else Now() + life, part_of_id=carrier or _id(whole(blueprint, draft)),
         registration=registration or {}, **_health(draft.health),
     )  # fmt: skip
     if not draft.name:
@@ -234,6 +240,10 @@ def insert(
     start(resource_id=resource.pk, phase="build", asked=asked)
     name = draft.name or f"{blueprint.name}-{resource.pk}"
     return claims.Room(resource_id=resource.pk, state="pending", kind=blueprint.kind, name=name)
+
+
+def _id(resource: Resource | None) -> int | None:
+    return None if resource is None else resource.pk
 
 
 def _health(said: Health | None) -> dict[str, Any]:
@@ -282,3 +292,31 @@ def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:
     own = there.filter(blueprint=blueprint).first()
     others = list(there[:2])
     return own or (others[0] if len(others) == 1 else host)
+
+
+def carrier_lease(blueprint: Blueprint, asked: Asked | None) -> NeededLease | None:
+    """Return the lease of the carrier that a build needs, or None if the blueprint builds on no carrier."""
+    kind = registry.kind(blueprint.kind)
+    if not isinstance(kind, Carried):
+        return None
+    return kind.carrier(specs.config(blueprint.kind, blueprint.config), asked)
+
+
+def join_carrier(current: Run) -> None:
+    """Make the resource of a build part of its carrier, once it has the lease of that. Call inside a transaction.
+
+    From then on whatever closes the carrier, or what that is part of, closes the resource too.
+    """
+    resource = current.resource
+    asked = specs.asked(resource.blueprint.kind, current.asked) if current.asked else None
+    lease = carrier_lease(resource.blueprint, asked)
+    if lease is None:
+        return
+    moved = rows(
+        "UPDATE leases_resource r SET part_of_id = l.resource_id FROM leases_lease l WHERE r.id = %s"
+        " AND l.for_resource_id = r.id AND l.need = %s AND l.state = 'active'"
+        " AND r.part_of_id IS DISTINCT FROM l.resource_id RETURNING r.type",
+        (resource.pk, lease.name),
+    )
+    for (resource_type,) in moved:
+        hints.after_commit("serve", resource_type)

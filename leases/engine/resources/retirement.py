@@ -107,8 +107,9 @@ _IN_USE = """
     SELECT FROM leases_share s WHERE s.resource_id IN (SELECT id FROM drydock_below(r.id))
     UNION ALL SELECT FROM leases_debt d WHERE d.apart AND d.resource_id IN (SELECT id FROM drydock_below(r.id))
     UNION ALL SELECT FROM leases_resource a WHERE a.whole_lease_id IS NOT NULL
-        AND a.id IN (SELECT id FROM drydock_above(r.id))"""
-"""Leases on parts of the resource `r`, parts that must be cleaned, and leases on the whole of something around it."""
+        AND NOT drydock_keeps(a.whole_lease_id, ARRAY[r.id]) AND a.id IN (SELECT id FROM drydock_above(r.id))"""
+"""Leases on parts of the resource `r`, parts that must be cleaned, and leases of others on the whole of something around
+it."""
 
 
 def begin_update(resource_id: int, generation: int) -> bool:

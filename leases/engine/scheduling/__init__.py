@@ -1,6 +1,3 @@
-"""Scheduling turns a request into a share: it claims room at once, or decides to build, reclaim, wait or refuse.
+"""Scheduling turns a request into a share: it claims room at once, or decides to build, reclaim, wait or refuse."""
 
-It also serves the queue and grants groups.
-"""
-
-__all__ = ["allocate", "candidates", "colocation", "decision", "groups", "place", "request", "serve"]
+__all__ = ["allocate", "candidates", "decision", "place", "request"]

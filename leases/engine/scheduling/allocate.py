@@ -159,13 +159,25 @@ def build_reserved(waiter: pending.PendingLease, blueprint_id: int, draft: Draft
     reserved = "SELECT 1 FROM leases_resource WHERE reserved_for_id = %s AND state IN ('pending', 'active')"
     if pending.lock(waiter.id) is None or rows(reserved, (waiter.id,)):
         return False
+    return insert_reserved(waiter, blueprint_id, draft) is not None
+
+
+def insert_reserved(
+    waiter: pending.PendingLease, blueprint_id: int, draft: Draft, *, carrier: int | None = None
+) -> claims.Room | None:  # fmt: skip
+    """Insert a resource that is reserved for this locked pending lease, and start its build.
+
+    If `carrier` is given, the resource is part of the resource with that id. Returns None if the limits of the
+    blueprint do not allow the build.
+    """
     blueprint = lock_blueprint(blueprint_id)
     if blueprint is None or not may_build(blueprint, draft):
-        return False
+        return None
     asked = _stored(Lease.objects.get(pk=waiter.id)) | dataclasses.asdict(waiter.placement.amounts)
-    message = "Built for a pending group."
-    insert(blueprint, draft, asked=asked, actor="allocator", message=message, reserved_for=waiter.id)
-    return True
+    return insert(
+        blueprint, draft, asked=asked, actor="allocator", message="Built for a pending group.", reserved_for=waiter.id,
+        carrier=carrier,
+    )  # fmt: skip
 
 
 def _take(waiter: pending.PendingLease, room: claims.Room) -> Outcome:

@@ -268,7 +268,7 @@ def _what_it_could_build(
     if too_long := next(filter(None, (_too_long(blueprint.max_lifetime, one) for one in asked)), ""):
         return {"impossible": too_long}
     try:
-        wants = [_asked(blueprint.kind, one) for one in asked]
+        wants = [asked_of(blueprint.kind, one) for one in asked]
     except ValidationError as error:
         return {
             "impossible": f"its kind {blueprint.kind} does not accept the requirement {error.errors()[0]['loc'][0]!r}"
@@ -320,7 +320,8 @@ def _what_it_could_find(blueprint: Blueprint) -> dict[str, Any]:
     return {}
 
 
-def _asked(kind_name: str, placement: PlacementRequest) -> Asked:
+def asked_of(kind_name: str, placement: PlacementRequest) -> Asked:
+    """Return a request as a kind receives it. Raises ValidationError if the kind does not accept a requirement."""
     return Asked(
         type=placement.type,
         requirements=registry.kind(kind_name).Requirements.model_validate(dict(placement.requirements)),
@@ -363,16 +364,23 @@ def _setbacks(blueprint: Blueprint) -> list[Exclusion]:
     return [Exclusion(scope=e.scope, key=e.key, message=e.message, until=e.until) for e in blueprint.errors.all()]
 
 
+_IN_HELD_WHOLE = """
+    {0}.closed_by <> '{{}}' AND EXISTS (
+        SELECT FROM leases_resource a WHERE a.id = ANY({0}.closed_by) AND a.whole_lease_id IS NOT NULL)"""
+"""True if resource `{0}` is part of one that a lease holds whole: removing it would disturb that lease."""
+
+
 def _idle(blueprint_id: int) -> tuple[int, ...]:
     """Return up to three resources that have been idle longest.
 
     Resources that hold leases or are part of another resource come first, because removing them frees more
     capacity.
     """
-    sql = """
-        SELECT r.id FROM (SELECT id, part_of_id, idle_since FROM leases_resource
+    sql = f"""
+        SELECT r.id FROM (SELECT id, part_of_id, idle_since FROM leases_resource i
             WHERE blueprint_id = %s AND state = 'active' AND used_slots = 0 AND origin = 'built'
-            AND reserved_for_id IS NULL AND NOT quarantined AND NOT in_maintenance ORDER BY idle_since LIMIT 50) r
+            AND reserved_for_id IS NULL AND NOT quarantined AND NOT in_maintenance
+            AND NOT ({_IN_HELD_WHOLE.format("i")}) ORDER BY idle_since LIMIT 50) r
         ORDER BY r.part_of_id IS NULL AND NOT EXISTS (SELECT FROM leases_lease h WHERE h.for_resource_id = r.id
             AND h.state IN ('pending', 'acquired', 'active')), r.idle_since LIMIT 3"""
     return tuple(found for (found,) in rows(sql, (blueprint_id,)))
@@ -397,6 +405,6 @@ def idle_holders(placement: PlacementRequest) -> tuple[int, ...]:
         SELECT i.id FROM leases_resource i JOIN leases_lease h ON h.for_resource_id = i.id AND h.state = 'active'
         {fit.text}
         WHERE i.state = 'active' AND i.used_slots = 0 AND i.origin = 'built' AND i.reserved_for_id IS NULL
-            AND NOT i.quarantined AND NOT i.in_maintenance
+            AND NOT i.quarantined AND NOT i.in_maintenance AND NOT ({_IN_HELD_WHOLE.format("i")})
         ORDER BY i.idle_since LIMIT 3"""
     return tuple(found for (found,) in rows(sql, fit.params))

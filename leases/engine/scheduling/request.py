@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
+from blueprints.answers import NeededLease
 from drydock.core.errors import Conflict, InvalidRequest
 from leases.engine.core import workloads
 from leases.engine.core.database import rows, short
@@ -21,7 +22,7 @@ from leases.engine.scheduling.place import Outcome, bound, place
 from leases.messaging import hints
 from leases.models import LeaseGroup
 from leases.reasons import Reason
-from leases.validation.requests import LeaseRequest, digest
+from leases.validation.requests import LeaseRequest, digest, read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +253,18 @@ def request(
     if waits and not serve_now(done.id):
         hints.send("serve", asked.type)
     return done
+
+
+def request_of(wanted: NeededLease, holder: str) -> LeaseRequest:
+    """Return the request for a lease that the resource named `holder`, or a lease on it, needs."""
+    return read(
+        {
+            "type": wanted.type, "requirements": dict(wanted.requirements), "exclusive": wanted.exclusive,
+            "slots": wanted.amounts.slots, "cpu_millicores": wanted.amounts.cpu_millicores,
+            "ram_mib": wanted.amounts.ram_mib, "disk_mib": wanted.amounts.disk_mib,
+            "extra": dict(wanted.amounts.extra), "name": f"{wanted.name} of {holder}"[:255],
+        }
+    )  # fmt: skip
 
 
 def serve_now(lease_id: int) -> bool:

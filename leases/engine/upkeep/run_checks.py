@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from django.conf import settings
 
 from leases.engine.actions import grants, needs
 from leases.engine.core.database import each, rows, run, short, some
 from leases.engine.core.runs import start
-from leases.engine.resources import maintenance
+from leases.engine.resources import maintenance, retirement
 from leases.messaging import hints
 from leases.models import Run
+from leases.reasons import Reason
 
 
 def steps() -> int:
@@ -41,6 +44,23 @@ def needed() -> int:
             hints.send("step", current.pk)
             found += 1
     return found
+
+
+_UNWANTED = """
+    SELECT r.id FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id
+    JOIN leases_lease l ON l.id = (n.asked ->> 'lease')::bigint
+    WHERE n.phase = 'build' AND n.lease_id IS NULL AND NOT n.cancel_wanted AND r.state = 'pending' AND r.origin = 'built'
+        AND r.part_of_id IS NOT NULL AND r.used_slots = 0 AND r.reserved_for_id IS NULL
+        AND l.state IN ('released', 'destroyed', 'broken') AND NOT EXISTS (
+            SELECT FROM leases_lease w WHERE w.type = r.type AND w.state = 'pending' AND NOT w.parked)"""
+
+
+def unwanted() -> int:
+    """Cancel builds on carriers for groups that have ended, because each holds a device and maintains its host."""
+    cancel = partial(
+        retirement.retire_idle, reason=Reason.CANCELLED, message="No lease needs this resource any more.", unwanted=True
+    )
+    return each(cancel, some(_UNWANTED))
 
 
 def in_maintenance() -> int:

@@ -40,6 +40,7 @@ CHECKS: tuple[Callable[[], int], ...] = (
     lease_checks.bereaved,
     preempt.preempt,
     lease_checks.idle_reservations,
+    run_checks.unwanted,
     lease_checks.stale_trees,
     lease_checks.parked,
     lease_checks.waiting,

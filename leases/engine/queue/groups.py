@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from django.conf import settings
 from django.db.models.functions import Now
@@ -26,8 +26,9 @@ from leases.engine.placement.assignment import (
 from leases.engine.placement.claims import finish_claim
 from leases.engine.placement.constraints import PlacementRequest, suits
 from leases.engine.placement.pending import PendingLease, lock, look_again, members_of
-from leases.engine.scheduling import allocate, colocation
-from leases.engine.scheduling.colocation import Prospect
+from leases.engine.queue import carriers, colocation
+from leases.engine.queue.carriers import Outlook
+from leases.engine.scheduling import allocate
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.engine.scheduling.place import RESERVE, Outcome
 from leases.models import LeaseGroup
@@ -50,6 +51,47 @@ def gather(group_id: int) -> Outcome:
         if not _make_room_for_one(group_id, [member for member in without if member.id not in acted], acted):
             return _last_resort(group_id, without, acted) or _wait(group_id, acted)
     return Outcome.GONE
+
+
+def _gather_whole(group_id: int) -> Outcome:
+    """Reserve a host for the group, and build there what it lacks. Nothing is built outside a host.
+
+    That may be done for several groups, because each reserves all that it needs at once. What follows is done for the
+    oldest only: to reserve a host that is in use and, if no host could ever serve the group, to carry out the decisions
+    that refuse or stall single members.
+    """
+    found = _pending(group_id)
+    if not found:
+        return Outcome.GONE
+    outlook = carriers.look(found)
+    if rule_of(group_id).held:
+        return _wait(group_id, {}, outlook=outlook)
+    message = carriers.begin(group_id, outlook)
+    if message:
+        return _explain(group_id, message, outlook)
+    if not _is_oldest(group_id):
+        return stand_back(group_id)
+    acted: dict[int, Decision | None] = {}
+    if not _some_host(group_id, outlook):
+        final = {pk: one for pk, one in outlook.decisions.items() if isinstance(one, Refuse | Reclaim) or _stalls(one)}
+        acted |= final
+    for member in found:
+        if (decision := acted.get(member.id)) is not None:
+            allocate.act(member, decision)
+    return _last_resort(group_id, found, {}) or _wait(group_id, acted, outlook=outlook)
+
+
+_pending = short(members_of)
+
+
+@short
+def _explain(group_id: int, message: str, outlook: Outlook) -> Outcome:
+    """Record what the members of a group wait for, with the verdicts on what could be built for each."""
+    for member in members_of(group_id):
+        decided = outlook.decisions.get(member.id)
+        verdicts = {"verdicts": [verdict.to_json() for verdict in decided.verdicts]} if decided else {}
+        explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again(), **verdicts)
+    return Outcome.NO_ROOM
 
 
 _DEGRADED = """
@@ -120,19 +162,21 @@ def stand_back(group_id: int) -> Outcome:
 
 
 @short
-def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = True) -> Outcome:
+def _wait(
+    group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = True, outlook: Outlook | None = None
+) -> Outcome:  # fmt: skip
     """Record why the members wait. Release the reservations if `keep` is false or a member is stalled."""
     found = members_of(group_id)
     keep = keep and not any(_stalls(decision) for decision in acted.values())
     message, kept = f"Waiting until there is room for all {len(found)} leases in the group.", set(acted)
-    if found and (rule := rule_of(group_id)).same == "host":
-        message = colocation.shortage([member.placement for member in found], rule).message
+    if found and (outlook is not None or rule_of(group_id).same == "host"):
+        message = _shortage(group_id, found, outlook).message
         kept = {pk for pk, decision in acted.items() if _stalls(decision) or not isinstance(decision, Wait)}
     for member in found:
         if not keep:
             claims.unreserve(member.id)
         if member.id not in kept or acted[member.id] is None:
-            decision = acted.get(member.id)
+            decision = acted.get(member.id) or (outlook.decisions.get(member.id) if outlook else None)
             decided = {"verdicts": [verdict.to_json() for verdict in decision.verdicts]} if decision else {}
             explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again(), **decided)
     return Outcome.NO_ROOM
@@ -146,15 +190,35 @@ def _reserve_free(group_id: int) -> list[PendingLease] | None:
         return None
     rule = rule_of(group_id)
     if rule.same == "host":
-        return [] if rule.held or _some_host(found, rule) else found[:1]
+        hosts = () if rule.held else _shortage(group_id, found, None).hosts
+        return [] if rule.held or _reserve_host(found, hosts) else found[:1]
     if rule.same:
         return [] if rule.held else _first_for_all(found, rule)
     return _spread(found, rule)
 
 
-def _some_host(found: list[PendingLease], rule: Rule) -> bool:
-    """Return whether a host could serve all members if it were empty. Reserve one if the group has waited for long."""
-    hosts = colocation.shortage([member.placement for member in found], rule).hosts
+@short
+def _some_host(group_id: int, outlook: Outlook) -> bool:
+    """Return whether a host could serve all members if it were empty. Reserve one if the group has waited for long.
+
+    What is reserved in other hosts, where a build has failed, is not kept.
+    """
+    found = members_of(group_id)
+    hosts = _shortage(group_id, found, outlook).hosts if found else ()
+    run(_LEAVE, ([member.id for member in found], list(hosts)))
+    return bool(hosts) and _reserve_host(found, hosts)
+
+
+def _shortage(group_id: int, found: list[PendingLease], outlook: Outlook | None) -> colocation.Shortage:
+    rule = rule_of(group_id)
+    if outlook is None:
+        return colocation.shortage([member.placement for member in found], rule)
+    search = next(carriers.searches(outlook, rule, [member.id for member in found]))
+    return colocation.shortage(outlook.requests(found), search.rule)
+
+
+def _reserve_host(found: list[PendingLease], hosts: Sequence[int]) -> bool:
+    """Reserve one of the hosts if the group has waited for long. Return whether there are any."""
     ids = [member.id for member in found]
     reserved = "SELECT 1 FROM leases_resource WHERE id = ANY(%s) AND reserved_for_id = ANY(%s)"
     if hosts and not rows(reserved, (list(hosts), ids)) and _is_overdue(ids[0]):
@@ -162,6 +226,11 @@ def _some_host(found: list[PendingLease], rule: Rule) -> bool:
     return bool(hosts)
 
 
+_LEAVE = """
+    UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY(
+        SELECT r.id FROM leases_resource r WHERE r.reserved_for_id = ANY(%s) AND coalesce(
+            (SELECT a.id FROM drydock_above(r.id) a ORDER BY a.n DESC LIMIT 1), r.id) <> ALL(%s)
+        ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED))"""
 _RESERVE = """
     UPDATE leases_resource SET reserved_for_id = %s WHERE id = (
         SELECT id FROM leases_resource WHERE id = %s AND reserved_for_id IS NULL FOR NO KEY UPDATE SKIP LOCKED)"""
@@ -271,58 +340,11 @@ def advance(group_id: int) -> Outcome:
         outcome = _grant(group_id)
         if outcome is not Outcome.NO_ROOM:
             return outcome
+        if rule_of(group_id).same == "whole":
+            return _gather_whole(group_id)
         return gather(group_id) if _is_oldest(group_id) else stand_back(group_id)
     except Busy:
         return Outcome.BUSY
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupOpinion:
-    """Explain a group: `decisions` are those about single members, if no existing host can serve the group."""
-
-    granted: bool
-    message: str
-    reason: str = ""
-    hosts: Sequence[Prospect] = ()
-    decisions: Sequence[Decision] = ()
-
-
-def opinion(group_id: int) -> GroupOpinion:
-    """Return what would happen to a pending group now, without carrying it out."""
-    found, rule = members_of(group_id), rule_of(group_id)
-    excess = quotas.allowance({member.id: member.placement.amounts for member in found}).excess
-    charged = budgets.look([member.id for member in found])
-    for member in found:
-        member.placement = charged.of(member.id, member.placement).bounding(member.placement)
-    requests = [member.placement for member in found]
-    hosts = colocation.prospects(requests, rule) if rule.same == "host" else []
-    chosen = _choose(requests, rule)
-    if excess is not None:
-        return GroupOpinion(granted=False, reason=Reason.WAITING_QUOTA, message=excess.sentence, hosts=hosts)
-    if chosen is not None:
-        if dear := charged.against(_costs(found, chosen)):
-            message = dear[:1].upper() + dear[1:]
-            return GroupOpinion(granted=False, reason=Reason.WAITING_BUDGET, message=message, hosts=hosts)
-        apart = colocation.how_near(chosen, rule) if rule.same == "host" else ""
-        message = f"Granted at once: there is room for all {len(found)} leases of the group"
-        message += f"; their devices would {apart}." if apart else "."
-        return GroupOpinion(granted=True, message=message, hosts=hosts)
-    message = f"There is no room for all {len(found)} leases of the group at once."
-    if rule.same == "host":
-        message = colocation.shortage(requests, rule).message
-    able = any(one.answer == "wait" for one in hosts)
-    decisions = [] if able else [allocate.opinion(member) for member in _distinct(found)]
-    return GroupOpinion(
-        granted=False, reason=Reason.WAITING_GROUP, message=message, hosts=hosts, decisions=decisions
-    )  # fmt: skip
-
-
-def _distinct(found: Sequence[PendingLease]) -> list[PendingLease]:
-    """Return the first of the members that request the same."""
-    first: dict[str, PendingLease] = {}
-    for member in found:
-        first.setdefault(repr(replace(member.placement, lease_id=None)), member)
-    return list(first.values())
 
 
 @short
@@ -337,22 +359,26 @@ def _grant(group_id: int, *, may_be_degraded: bool = False) -> Outcome:
     for member in found:
         bounded = charged.of(member.id, member.placement).bounding(member.placement)
         member.placement = replace(bounded, may_be_degraded=may_be_degraded)
-    requests = [member.placement for member in found]
     rule = rule_of(group_id)
-    chosen = _choose(requests, rule)
+    if rule.same == "whole":
+        # Until then, the build may need the host for itself, and must not wait for a lease of its own group.
+        for member in found:
+            member.placement = replace(member.placement, must_be_built=True)
+    requests = [member.placement for member in found]
+    chosen = choose(requests, rule)
     if chosen is None:
         return Outcome.NO_ROOM
     if any(one.exclusive for one in requests) and not _within_quotas(found, _taken(found, chosen)):
         return Outcome.PARKED
-    if dear := charged.against(_costs(found, chosen)):
+    if dear := charged.against(costs_of(found, chosen)):
         budgets.park([member.id for member in found], dear[:1].upper() + dear[1:])
         return Outcome.PARKED
     return _take(group_id, found, chosen, rule)
 
 
-def _choose(requests: list[PlacementRequest], rule: Rule) -> list[Option] | None:
+def choose(requests: list[PlacementRequest], rule: Rule) -> list[Option] | None:
     """Return a resource for each member, or None if there is no room for all."""
-    if rule.same != "host":
+    if not rule.is_in_one_host:
         return assign([options_for(one) for one in narrowed(requests, rule)], requests, rule)
     return colocation.choose(requests, rule)
 
@@ -372,7 +398,7 @@ def _take(group_id: int, found: list[PendingLease], chosen: list[Option], rule: 
     return Outcome.GRANTED
 
 
-def _costs(found: list[PendingLease], chosen: list[Option]) -> dict[int, float]:
+def costs_of(found: list[PendingLease], chosen: list[Option]) -> dict[int, float]:
     """Return the hourly cost of each member by lease id."""
     where = {member.id: option.resource_id for member, option in zip(found, chosen, strict=True)}
     return budgets.costs(where, {member.id: member.placement for member in found})
@@ -412,7 +438,10 @@ _OLDER = """
             WHERE m.group_id = %(group)s AND m.state = 'pending' AND o.state = 'pending' AND o.group_id IS NOT NULL)
         GROUP BY group_id)
     SELECT 1 FROM g JOIN g own ON own.group_id = %(group)s
-    WHERE NOT g.stalled AND (g.rank, g.group_id) < (own.rank, own.group_id) LIMIT 1"""
+    WHERE NOT g.stalled AND (g.rank, g.group_id) < (own.rank, own.group_id) AND NOT EXISTS (
+        SELECT FROM leases_leasegroup o JOIN leases_lease m ON m.group_id = o.id
+        JOIN leases_resource d ON d.reserved_for_id = m.id AND d.state = 'pending'
+        WHERE o.id = g.group_id AND o.same = 'whole') LIMIT 1"""
 
 
 def _is_oldest(group_id: int) -> bool:
@@ -420,6 +449,6 @@ def _is_oldest(group_id: int) -> bool:
 
     Otherwise two groups could each hold what the other needs. The age of a group is that of its oldest member for
     all its types; otherwise each of two groups could be older than the other. Groups that no room could serve are
-    ignored.
+    ignored, and so are those for which everything that they lack is being built in a host.
     """
     return not rows(_OLDER, {"group": group_id, "stalled": list(STALLED)})

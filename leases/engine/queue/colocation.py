@@ -1,4 +1,7 @@
-"""Place a group in one host: choose a host that can serve all members, by itself or with the resources below it."""
+"""Place a group in one host: choose a host that can serve all members, by itself or with the resources below it.
+
+With `same: whole`, a member can also be served by a carrier in the host, on which a resource is then built for it.
+"""
 
 from __future__ import annotations
 
@@ -101,18 +104,23 @@ def _found(requests: list[PlacementRequest], rule: Rule, *, when_empty: bool) ->
     """Yield hosts in which each member finds a resource, page by page."""
     kinds, kind_of = _kinds(requests)
     if rule.held:
-        yield _hosts([rule.held[0].resource_id], kinds, kind_of, when_empty=when_empty)
+        yield _hosts([rule.held[0].resource_id], kinds, kind_of, rule, when_empty=when_empty)
         return
-    firsts = [options_for(kind, when_empty=when_empty) for kind in kinds]
+
+    def options(kind: PlacementRequest, limit: int | None = None) -> list[Option]:
+        existing = options_for(kind, limit=limit, when_empty=when_empty)
+        return [*existing, *rule.carriers_of(kind, when_empty=when_empty)[:limit]]
+
+    firsts = [options(kind) for kind in kinds]
     if not all(firsts):
         return
     rarest = min(range(len(kinds)), key=lambda n: (len(firsts[n]), not kinds[n].exclusive))
     limit, tried = settings.DRYDOCK.candidate_limit, set[int]()
     for page in _PAGES:
-        seeds = firsts[rarest] if page == 1 else options_for(kinds[rarest], limit=page * limit, when_empty=when_empty)
+        seeds = firsts[rarest] if page == 1 else options(kinds[rarest], page * limit)
         new = [one.resource_id for one in seeds if one.resource_id not in tried]
         tried.update(new)
-        yield _hosts(new, kinds, kind_of, when_empty=when_empty)
+        yield _hosts(new, kinds, kind_of, rule, when_empty=when_empty)
         if len(seeds) < page * limit:
             return
 
@@ -138,12 +146,12 @@ _TREES = """
 
 
 def _hosts(
-    seeds: Sequence[int], kinds: Sequence[PlacementRequest], kind_of: Sequence[int], *, when_empty: bool,
+    seeds: Sequence[int], kinds: Sequence[PlacementRequest], kind_of: Sequence[int], rule: Rule, *, when_empty: bool,
     partly: bool = False,
 ) -> list[_Host]:  # fmt: skip
     """Return the hosts that contain the given resources, with the resources in them that could serve each member.
 
-    Hosts without a resource for each member are left out unless `partly` is true.
+    A carrier on which such a resource already stands is left out, because it serves only once. Hosts without a resource for each member are left out unless `partly` is true.
     """
     host_of = {below: host for host, below in rows(_TREES, (list(seeds),))} if seeds else {}
     inside = tuple(host_of)
@@ -151,6 +159,10 @@ def _hosts(
     for n, kind in enumerate(kinds if inside else ()):
         for option in options_for(replace(kind, only_resources=inside), limit=len(inside), when_empty=when_empty):
             there[host_of[option.resource_id]][n].append(option)
+        for option in rule.carriers_of(kind, when_empty=when_empty):
+            found = there[host_of[option.resource_id]][n] if option.resource_id in host_of else None
+            if found is not None and option.resource_id not in {one.parent_id for one in found}:
+                found.append(option)
     return [
         _Host(id=host, options=[options[n] for n in kind_of])
         for host, options in there.items()
@@ -173,8 +185,8 @@ def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
     elif rule.held:
         seeds = [rule.held[0].resource_id]
     else:
-        seeds = [one.resource_id for kind in kinds for one in options_for(kind, when_empty=True)]
-    hosts = _hosts(seeds, kinds, kind_of, when_empty=not able, partly=True)
+        seeds = _anywhere(kinds, rule)
+    hosts = _hosts(seeds, kinds, kind_of, rule, when_empty=not able, partly=True)
     far = {pk: _farness(chosen, rule) for pk, chosen in able.items() if rule.near}
     closest = min(hosts, key=lambda host: (sum(_lacks(host, requests)), far.get(host.id, 0)), default=None)
     clause = "" if closest is None else _clause(closest, kinds, kind_of, able=bool(able), near=bool(rule.near))
@@ -191,9 +203,19 @@ def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
     return Shortage(hosts=tuple(able), message=message)
 
 
+def _anywhere(kinds: Sequence[PlacementRequest], rule: Rule) -> list[int]:
+    """Return the resources that could serve a member, or carry what is built for it, if nothing were leased."""
+    able = ((*options_for(kind, when_empty=True), *rule.carriers_of(kind, when_empty=True)) for kind in kinds)
+    return list(dict.fromkeys(one.resource_id for found in able for one in found))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prospect:
-    """Whether a host can serve a group: `granted` now, `wait` if it could once nothing in it were leased, or `no`."""
+    """Whether a host can serve a group.
+
+    The answer is `granted` if it can now, `build` once something is built in it, `wait` if it could once nothing in it
+    were leased, or `no`.
+    """
 
     host: str
     answer: str
@@ -203,10 +225,10 @@ class Prospect:
 def prospects(requests: list[PlacementRequest], rule: Rule) -> list[Prospect]:
     """Return the prospects of a group in the hosts that have something that it requests, the best ones first."""
     kinds, kind_of = _kinds(requests)
-    seeds = list(dict.fromkeys(one.resource_id for kind in kinds for one in options_for(kind, when_empty=True)))
-    empty = {host.id: host for host in _hosts(seeds, kinds, kind_of, when_empty=True, partly=True)}
+    seeds = _anywhere(kinds, rule)
+    empty = {host.id: host for host in _hosts(seeds, kinds, kind_of, rule, when_empty=True, partly=True)}
     found: list[tuple[tuple[bool, bool, float, int], int, Prospect]] = []
-    for host in _hosts(seeds, kinds, kind_of, when_empty=False, partly=True):
+    for host in _hosts(seeds, kinds, kind_of, rule, when_empty=False, partly=True):
         now = _best([host], requests, rule)
         later = now or _best([empty[host.id]], requests, rule)
         apart = how_near(later or (), rule)
@@ -227,6 +249,9 @@ def _prospect(
     host: _Host, now: Sequence[Option] | None, later: Sequence[Option] | None, *, why: str, apart: str
 ) -> Prospect:  # fmt: skip
     name = _named(host.id)
+    if carriers := sorted({_named(one.resource_id) for one in now or () if one.is_carrier}):
+        built = f"once resources are built on {', '.join(carriers)}"
+        return Prospect(host=name, answer="build", sentence=f"{name} has room for all of them {built}.")
     if now is not None:
         sentence = f"{name} has room for all of them" + (f"; their devices would {apart}." if apart else ".")
         return Prospect(host=name, answer="granted", sentence=sentence)
@@ -285,6 +310,12 @@ def _obstacle(host: _Host, kind: PlacementRequest) -> str:
 def _named(host: int) -> str:
     ((name,),) = rows("SELECT name FROM leases_resource WHERE id = %s", (host,))
     return name or f"resource {host}"
+
+
+def host_of(resource_id: int) -> int:
+    """Return the id of the topmost resource that a resource is part of, or its own."""
+    sql = "SELECT coalesce((SELECT id FROM drydock_above(%s) ORDER BY n DESC LIMIT 1), %s)"
+    return int(rows(sql, (resource_id, resource_id))[0][0])
 
 
 def reserve(lease_id: int, hosts: Sequence[int]) -> bool:

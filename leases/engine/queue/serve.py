@@ -8,7 +8,8 @@ from django.conf import settings
 
 from leases.engine.core.database import attempt
 from leases.engine.placement import pending
-from leases.engine.scheduling import allocate, groups
+from leases.engine.queue import groups
+from leases.engine.scheduling import allocate
 from leases.engine.scheduling.place import Outcome, place
 from leases.messaging import hints
 
