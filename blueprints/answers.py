@@ -65,6 +65,13 @@ class Ready:
     """Facts that are stored with the resource, also by a phase of a lease, whose `facts` are stored with the lease."""
     resource_secrets: Json = field(default_factory=dict)
     """Secrets that are stored with the resource, in the same way. They stay until they are overwritten."""
+    own_credential: Json = field(default_factory=dict)
+    """Fields of the resource's own credential (`Kind.OwnCredential`) that the step chose, such as a new password.
+
+    They are stored encrypted before the next step is called, and replace those that an operator has set.
+    """
+    host: str = ""
+    """Name or serial number of the host that the resource is part of. No effect unless exactly one host has it."""
     log: str = ""
     attributes: Json = field(default_factory=dict)
     """Attributes of the resource that the step found. They override those of its draft."""

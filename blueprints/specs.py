@@ -13,6 +13,7 @@ from blueprints.answers import Json, Resolution
 from blueprints.identities import Identity as Identity
 from blueprints.localities import Locality
 from blueprints.parts import Part as Part
+from blueprints.records.logins import Logins, LoginsInMemory
 from drydock.core.errors import NotSupported
 
 if TYPE_CHECKING:
@@ -177,6 +178,9 @@ class ResourceView:
     """Returns the facts of the active leases on the resource. Each call reads them again."""
     host: Callable[[], HostView | None] = field(default=lambda: None, repr=False, compare=False)
     """Returns the host that the resource is part of, directly or not; None if there is none."""
+
+    logins: Logins = field(default_factory=LoginsInMemory, repr=False, compare=False)
+    """The record of refused logins at places that lock accounts, such as BMCs, shared by all workers."""
 
     def medium_url(self, name: str, token: str) -> str:
         """Return the address of the medium that `ServesMedia.media` offers under this name and token.

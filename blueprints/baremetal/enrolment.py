@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from blueprints.answers import Answer, Failed, Hold, Json, Ready, Resolution, Scope
+from blueprints.answers import Answer, Failed, Json, Ready
 from blueprints.baremetal import hardware
 from blueprints.baremetal.registration import controller_of
 from blueprints.baremetal.sessions import bmc_told, session, whole
+from blueprints.bmc import tls
 from blueprints.bmc.contract import Bmc, Identifies, capabilities
 from blueprints.bmc.errors import BmcCertificateUnknown, BmcLoginRefused
 from blueprints.bmc.values import Certificate, Inventory
@@ -33,48 +34,15 @@ def trust(spec: Spec, memo: Json) -> Answer:
 
 
 def _confirmed(spec: Spec, memo: Json, shown: Certificate) -> Answer:
-    found, answer = controller_of(spec.resource), spec.resolution
+    found = controller_of(spec.resource)
     if not hasattr(found.access, "fingerprint"):
         raise NeedsOperator(f"The driver {found.driver.name} cannot pin the unknown certificate of the BMC.")
-    if answer is None or memo.get("sha256") != shown.fingerprint:
-        return Hold(who="operator", what=_question(found.identity, shown), memo={"sha256": shown.fingerprint})
-    if not answer.yes:
-        return Ready(facts={"bmc_refused": _refused(shown, answer)}, log=f"{answer.actor} refused the certificate.")
-    pin = {"bmc": found.identity, "sha256": shown.fingerprint}
-    about = {"subject": shown.subject, "issuer": shown.issuer, "confirmed_by": answer.actor}
-    log = f"{answer.actor} confirmed the certificate with SHA-256 {shown.fingerprint}."
-    return Ready(facts={"bmc_pin": pin, "bmc_certificate": about}, log=log)
-
-
-def _question(identity: str, shown: Certificate) -> str:
-    ends = f", valid until {shown.ends_at:%Y-%m-%d}" if shown.ends_at else ""
-    return (
-        f"The BMC {identity} presents a certificate that no trusted authority has signed: "
-        f"SHA-256 {_in_pairs(shown.fingerprint)}, subject {shown.subject or 'unknown'}, "
-        f"issuer {shown.issuer or 'unknown'}{ends}. Compare the fingerprint with the one that the BMC shows on its own "
-        "console or web page. Is it the same?"
-    )
-
-
-def _in_pairs(digits: str) -> str:
-    return ":".join(digits[at : at + 2].upper() for at in range(0, len(digits), 2))
-
-
-def _refused(shown: Certificate, answer: Resolution) -> Json:
-    return {"sha256": shown.fingerprint, "by": answer.actor, "why": answer.text}
+    return tls.confirmed(shown, found.identity, spec.resolution, memo, pinned="bmc_pin", refused="bmc_refused")
 
 
 def _refusal_of(spec: Spec, error: BmcCertificateUnknown) -> Failed | None:
     """Return the failure of a step if an operator has refused the certificate that the BMC presents."""
-    known = spec.resource.facts.get("bmc_refused", {})
-    if known.get("sha256") != error.certificate.fingerprint:
-        return None
-    why = f" ({known['why']})" if known.get("why") else ""
-    message = (
-        f"{known['by'] or 'An operator'} refused the certificate of the BMC with SHA-256 {known['sha256']}{why}. "
-        "If it is the right one after all, set `fingerprint` in `bmc` of the registration."
-    )
-    return Failed(scope=Scope.OPERATOR, code=error.code, message=message)
+    return tls.refused_before(error.certificate, spec.resource.facts.get("bmc_refused", {}), "`fingerprint` in `bmc`")
 
 
 @bmc_told

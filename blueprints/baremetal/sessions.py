@@ -12,13 +12,12 @@ from blueprints.answers import Answer, Failed, Json, Scope, Wait
 from blueprints.baremetal.registration import controller_of
 from blueprints.bmc.contract import Bmc
 from blueprints.bmc.errors import (
-    BmcAnswerInvalid,
+    TRANSIENT,
     BmcBusy,
     BmcCertificateChanged,
     BmcCertificateUnknown,
     BmcError,
     BmcLoginRefused,
-    BmcRefused,
     BmcUnreachable,
 )
 from blueprints.contract import Act
@@ -35,8 +34,6 @@ NOT_SERVING = frozenset(
     | {SWITCHED_OFF}
 )
 """Codes of failures after which a host serves no new leases until a check succeeds."""
-_AGAIN = (BmcUnreachable, BmcBusy, BmcAnswerInvalid, BmcRefused)
-"""Errors that may be gone at the next attempt. All others need a person."""
 _PAUSE = 5.0
 _BUSY = "busy_since"
 _PATIENT = 600.0
@@ -101,7 +98,7 @@ def _longest(spec: Spec, memo: Json) -> float:
 
 
 def _refusal(spec: Spec, error: BmcError) -> Failed:
-    scope = Scope.STEP if isinstance(error, _AGAIN) else Scope.OPERATOR
+    scope = Scope.STEP if isinstance(error, TRANSIENT) else Scope.OPERATOR
     return Failed(scope=scope, code=error.code, message=sentence_of(spec, error))
 
 

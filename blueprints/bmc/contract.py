@@ -184,6 +184,22 @@ class Serial(ABC):
         """
 
 
+class LoginGuard(ABC):
+    """Counts the logins at a BMC that locks accounts. A session that has one never sends a password uncounted."""
+
+    @abstractmethod
+    def begin(self) -> str:
+        """Return the name of a login that may be tried now. Raises BmcLoginsSpent."""
+
+    @abstractmethod
+    def accepted(self, attempt: str) -> None:
+        """Note that the BMC accepted a login, or did not judge it."""
+
+    @abstractmethod
+    def refused(self, attempt: str = "") -> None:
+        """Note that the BMC refused a login or, without `attempt`, a session that it had opened before."""
+
+
 class BmcDriver(ABC):
     """Opens sessions with BMCs of one protocol. Stateless.
 

@@ -40,6 +40,19 @@ class BmcAnswerLost(BmcError):
     code = "bmc_answer_lost"
 
 
+class BmcLoginsSpent(BmcBusy):
+    """The BMC refused so many logins that it would lock the account after a few more."""
+
+    code = "bmc_logins_spent"
+
+    def __init__(self, where: str, wait: float) -> None:
+        super().__init__(
+            f"{where} refused logins a short time ago, or another worker logs in now. No login is tried for"
+            f" {wait:.0f} s, because the BMC would lock the account.",
+            retry_after=wait,
+        )
+
+
 class BmcLoginRefused(BmcError):
     """The BMC refused the credential."""
 
@@ -98,3 +111,7 @@ class BmcDriverNotInstalled(BmcError):
             f"The BMC driver {driver} needs packages that are not installed.",
             hint=f"Install them for web and workers: pip install {wanted}",
         )
+
+
+TRANSIENT = (BmcUnreachable, BmcBusy, BmcAnswerInvalid, BmcRefused)
+"""Errors that may be gone at the next attempt. All others need a person."""

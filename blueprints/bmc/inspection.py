@@ -52,7 +52,7 @@ class Resources:
 
 def inventory(given: Resources) -> Inventory:
     """Return what the resources of a machine say about it."""
-    system, chassis = given.system, _main(given.chassis, given.system)
+    system, chassis = given.system, main_chassis(given.chassis, given.system)
     vendor, serial = _first("Manufacturer", system, chassis), _first("SerialNumber", system, chassis)
     ports = nics(given)
     cpus = [one for one in given.processors if one.get("ProcessorType", "CPU") == "CPU" and _present(one)]
@@ -69,7 +69,7 @@ def inventory(given: Resources) -> Inventory:
         threads=whole(about.get("LogicalProcessorCount")) or _sum(cpus, "TotalThreads"),
         memory_mib=_mib(memory.get("TotalSystemMemoryGiB")),
         arch=next(filter(None, map(_arch, cpus)), ""),
-        health=_health(system),
+        health=health(system),
         identities=identities(given, vendor, serial, ports),
         disks=tuple(map(_disk, filter(_present, given.drives))),
         nics=ports,
@@ -166,8 +166,11 @@ def _disk(one: Json) -> Disk:
     )
 
 
-def _main(chassis: Sequence[Json], system: Json) -> Json:
-    """Return the chassis that is the machine. A system may be linked with a mere component, such as its BMC."""
+def main_chassis(chassis: Sequence[Json], system: Json) -> Json:
+    """Return the chassis that is the machine, empty if there is none.
+
+    A system may be linked with a mere component, such as its BMC.
+    """
     here = system.get("@odata.id")
     own = [one for one in chassis if here in paths(_object(one, "Links").get("ComputerSystems"))] or list(chassis)
     return min(own, key=lambda one: (one.get("ChassisType") in _ON_BOARD, bool(_within(one))), default={})
@@ -185,7 +188,8 @@ def _bmc_version(given: Resources) -> str:
     return next(filter(None, named), "") or text(manager.get("FirmwareVersion"))
 
 
-def _health(system: Json) -> Literal["", "ok", "degraded", "failed"]:
+def health(system: Json) -> Literal["", "ok", "degraded", "failed"]:
+    """Return the health of a resource with everything in it; empty if it does not say."""
     status = _object(system, "Status")
     return _HEALTH.get(str(status.get("HealthRollup") or status.get("Health")), "")
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from blueprints.bmc import tls
-from blueprints.bmc.contract import Bmc, BmcDriver
+from blueprints.bmc.contract import Bmc, BmcDriver, LoginGuard
 from blueprints.bmc.errors import BmcDriverNotInstalled
 from blueprints.bmc.values import Certificate
 from blueprints.contract import Fields
+
+if TYPE_CHECKING:
+    from blueprints.bmc.redfish_client import Client
+    from blueprints.bmc.redfish_http import Line
 
 _NAME = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\.?\Z")
 
@@ -78,6 +83,10 @@ class Credential(Fields):
     password: SecretStr = Field(min_length=1, max_length=1024, description="Its password.")
 
 
+RedfishAccess = Access
+"""The same, as a name that the driver's own attribute `Access` does not hide."""
+
+
 class Redfish(BmcDriver):
     """Opens sessions with Redfish services.
 
@@ -91,16 +100,35 @@ class Redfish(BmcDriver):
 
     def open(self, access: Any, credential: Mapping[str, str], *, deadline: float) -> Bmc:
         """Open a session. A wrong password is tried once, as BMCs lock accounts."""
-        given = Credential.model_validate(dict(credential))
-        try:
-            from blueprints.bmc.redfish_client import Client
-            from blueprints.bmc.redfish_http import Line
-            from blueprints.bmc.redfish_session import RedfishSession
-        except ModuleNotFoundError as error:
-            raise BmcDriverNotInstalled("redfish", "sushy>=5.14") from error
+        client = self.client(access, credential, deadline=deadline)
+        from blueprints.bmc.redfish_session import RedfishSession
 
-        line = Line(access.address, access.port, _trust(access), deadline=deadline)
-        return RedfishSession(Client(line, given.username, given.password.get_secret_value()), access.system)
+        return RedfishSession(client, access.system)
+
+    def client(
+        self, access: RedfishAccess, credential: Mapping[str, str], *, deadline: float, logins: LoginGuard | None = None
+    ) -> Client:
+        """Log in, and return the client of the session. With `logins`, never by basic authentication.
+
+        Basic authentication is a login with each request, which a BMC that locks accounts counts.
+        """
+        given = Credential.model_validate(dict(credential))
+        with _installed():
+            from blueprints.bmc.redfish_client import Client
+
+        return Client(self._line(access, deadline), given.username, given.password.get_secret_value(), logins)
+
+    def probe(self, access: RedfishAccess, *, deadline: float) -> Mapping[str, Any]:
+        """Read the service root, which needs no login: whether the certificate is trusted. Raises BmcError."""
+        with _installed():
+            from blueprints.bmc.redfish_client import service_root
+
+        return service_root(self._line(access, deadline))
+
+    def _line(self, access: RedfishAccess, deadline: float) -> Line:
+        from blueprints.bmc.redfish_http import Line
+
+        return Line(access.address, access.port, _trust(access), deadline=deadline)
 
     def identity(self, access: Any) -> str:
         """Return address and port, and the system if the BMC may have several."""
@@ -110,6 +138,15 @@ class Redfish(BmcDriver):
     def certificate(self, access: Any, *, deadline: float) -> Certificate | None:
         """Read the certificate that the BMC presents."""
         return tls.presented(access.address, access.port, deadline=deadline) if access.tls == "on" else None
+
+
+@contextlib.contextmanager
+def _installed() -> Iterator[None]:
+    """Raise BmcDriverNotInstalled for an import that fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise BmcDriverNotInstalled("redfish", "sushy>=5.14") from error
 
 
 def _trust(access: Access) -> tls.Trust | None:

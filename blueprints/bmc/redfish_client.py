@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import logging
+import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,7 @@ from sushy import connector as sushy_connector
 from sushy import exceptions
 from sushy.resources.manager import virtual_media as sushy_media
 
+from blueprints.bmc.contract import LoginGuard
 from blueprints.bmc.errors import (
     BmcAnswerInvalid,
     BmcAnswerLost,
@@ -32,6 +35,7 @@ Json = dict[str, Any]
 ROOT = "/redfish/v1/"
 MOST_PAGES = 100
 """Pages of a collection, after which it is taken for one without an end."""
+_DEMAND = re.compile(rb'"MessageId"\s*:\s*"[^"]*\.PasswordChangeRequired"')
 _CLOSING = 3.0
 """Seconds that ending a session may take, also after its deadline."""
 
@@ -76,17 +80,88 @@ class _Auth(sushy_auth.SessionOrBasicAuth):  # type: ignore[misc]
         return urlsplit(self.get_session_resource_id() or "").path
 
 
+_UNJUDGED = (404, 405, 501)
+"""Statuses with which a BMC says that it has no sessions, without a look at the password."""
+
+
+class _Counted(sushy_auth.SessionAuth):  # type: ignore[misc]
+    """A session whose logins are counted, without basic authentication, which would log in with each request.
+
+    A lost answer leaves its login on record: the BMC may have refused it.
+    """
+
+    def __init__(self, username: str, password: str, logins: LoginGuard) -> None:
+        super().__init__(username=username, password=password)
+        self._logins = logins
+
+    def _do_authenticate(self) -> None:
+        attempt = self._logins.begin()
+        try:
+            super()._do_authenticate()
+        except exceptions.MissingXAuthToken:
+            self._logins.accepted(attempt)
+            raise
+        except exceptions.HTTPError as error:
+            (self._logins.accepted if error.status_code in _UNJUDGED else self._logins.refused)(attempt)
+            raise
+        except BmcBusy:
+            self._logins.accepted(attempt)
+            raise
+        except BmcRefused:
+            self._logins.refused(attempt)
+            raise
+        self._logins.accepted(attempt)
+
+    def can_refresh_session(self) -> bool:
+        """Return True, so that `refresh_session` is asked about every refusal."""
+        return True
+
+    def refresh_session(self) -> None:
+        """Count a session that is refused after it was opened, and do not log in again.
+
+        sushy calls this while it handles the refusal, also a 403, which is about privileges and not about the login.
+        """
+        refusal = sys.exc_info()[1]
+        assert isinstance(refusal, exceptions.AccessError)
+        if refusal.status_code == 401 and self._session_key is not None:
+            self._logins.refused()
+        raise refusal
+
+    @property
+    def session(self) -> str:
+        """The path of the session, empty if there is none."""
+        return urlsplit(self.get_session_resource_id() or "").path
+
+
+def service_root(line: Line) -> Json:
+    """Read the service root of a BMC without a login, and close the line. Raises BmcError."""
+    http = Http(line)
+    try:
+        body = http.request("GET", line.url + ROOT).json()
+    except ValueError:
+        raise BmcAnswerInvalid(f"The BMC at {line.where} sent no JSON as its service root.") from None
+    finally:
+        http.close()
+        line.close()
+    return body if isinstance(body, dict) else {}
+
+
 class Client:
     """A session with a Redfish service. Raises BmcError, and nothing else."""
 
-    def __init__(self, line: Line, username: str, password: str) -> None:
+    def __init__(self, line: Line, username: str, password: str, logins: LoginGuard | None = None) -> None:
         self.line, self.username = line, username
         # Basic authentication sends the last one, which a BMC may repeat in an error.
         line.secrets |= {password, base64.b64encode(f"{username}:{password}".encode()).decode()} - {""}
         self._connector = sushy_connector.Connector(line.url)
         self._connector._session.close()
         self._connector._session = Http(line)
-        self._auth = _Auth(username=username, password=password)
+        self._auth = (
+            _Auth(username=username, password=password) if logins is None else _Counted(username, password, logins)
+        )
+        self.must_change_password = False
+        """Whether the BMC has said that the account must get another password before it may do anything else."""
+        self._connector._response_callback = self._note_demand
         self._root: Any = None
         try:
             with self._explained("log in"):
@@ -100,6 +175,11 @@ class Client:
         token = self._auth.get_session_key()
         if token:
             self.line.secrets.add(token)
+
+    def _note_demand(self, response: Any) -> None:
+        # OpenBMC answers a login with an expired password by 201 and this message, and everything else by 403.
+        if b"PasswordChangeRequired" in response.content and _DEMAND.search(response.content):
+            self.must_change_password = True
 
     def close(self) -> None:
         """End the session at the BMC, and the connections. Never raises."""
@@ -153,6 +233,18 @@ class Client:
         with self._explained(f"change {path}"):
             etag = self._connector.get(path).headers.get("ETag")
             return self._answer(self._connector.patch(path, data=dict(body), etag=etag))
+
+    def set_password(self, path: str, password: str) -> None:
+        """Change the password of the account at a path, which a session that may do nothing else can do, too."""
+        self.line.secrets.add(password)
+        with self._explained("change the password"):
+            try:
+                etag = self._connector.get(path).headers.get("ETag")
+            except exceptions.HTTPError as error:
+                if error.status_code == 401:
+                    raise
+                etag = None
+            self._connector.patch(path, data={"Password": password}, etag=etag)
 
     def _answer(self, response: Any) -> Answer:
         try:

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from blueprints.answers import Answer, Failed, Hold, Json, Ready, Resolution, Scope
 from blueprints.bmc.errors import BmcCertificateChanged, BmcCertificateUnknown, BmcError, BmcUnreachable
 from blueprints.bmc.values import Certificate
 
@@ -90,6 +91,53 @@ def certificate(der: bytes) -> Certificate:
             ends_at=parsed.not_valid_after_utc,
         )
     return Certificate(fingerprint=fingerprint)
+
+
+def confirmed(
+    shown: Certificate, where: str, answer: Resolution | None, memo: Json, *, pinned: str, refused: str
+) -> Answer:
+    """Ask an operator to compare an unknown certificate with the one that the BMC shows, and pin it after a yes.
+
+    `where` names the BMC, `pinned` is the fact for the pinned certificate and `refused` that for a refused one.
+    """
+    if answer is None or memo.get("sha256") != shown.fingerprint:
+        return Hold(who="operator", what=_question(where, shown), memo={"sha256": shown.fingerprint})
+    if not answer.yes:
+        said = {"sha256": shown.fingerprint, "by": answer.actor, "why": answer.text}
+        return Ready(facts={refused: said}, log=f"{answer.actor} refused the certificate.")
+    pin = {"bmc": where, "sha256": shown.fingerprint}
+    about = {"subject": shown.subject, "issuer": shown.issuer, "confirmed_by": answer.actor}
+    log = f"{answer.actor} confirmed the certificate with SHA-256 {shown.fingerprint}."
+    return Ready(facts={pinned: pin, "bmc_certificate": about}, log=log)
+
+
+def refused_before(shown: Certificate, known: Json, field: str) -> Failed | None:
+    """Return the failure of a step if an operator has refused the presented certificate; else None.
+
+    `known` is the fact that `confirmed` returned. `field` is where the registration names a fingerprint.
+    """
+    if known.get("sha256") != shown.fingerprint:
+        return None
+    why = f" ({known['why']})" if known.get("why") else ""
+    message = (
+        f"{known['by'] or 'An operator'} refused the certificate of the BMC with SHA-256 {known['sha256']}{why}. "
+        f"If it is the right one after all, set {field} of the registration."
+    )
+    return Failed(scope=Scope.OPERATOR, code=BmcCertificateUnknown.code, message=message)
+
+
+def _question(where: str, shown: Certificate) -> str:
+    ends = f", valid until {shown.ends_at:%Y-%m-%d}" if shown.ends_at else ""
+    return (
+        f"The BMC {where} presents a certificate that no trusted authority has signed: "
+        f"SHA-256 {_in_pairs(shown.fingerprint)}, subject {shown.subject or 'unknown'}, "
+        f"issuer {shown.issuer or 'unknown'}{ends}. Compare the fingerprint with the one that the BMC shows on its own "
+        "console or web page. Is it the same?"
+    )
+
+
+def _in_pairs(digits: str) -> str:
+    return ":".join(digits[at : at + 2].upper() for at in range(0, len(digits), 2))
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blueprints.answers import Json
+from blueprints.bluefield import usual_memory_gib
 from blueprints.kube import NODE, Cluster, Dialect, Object, selector
 
 FEATURE = "feature.node.kubernetes.io/"
@@ -21,8 +22,6 @@ DEVICE_NODE = f"{GROUP}dpunode-name"
 DEVICE_PCI = f"{GROUP}dpudevice-pciAddress"
 HOSTNAME = "kubernetes.io/hostname"
 _LABEL = re.compile(rf"{re.escape(FEATURE)}dpu-(\d{{1,3}})-pci-address\Z")
-_GENERATIONS = {"BlueField2": 16, "BlueField3": 32, "BlueField4": 128}
-"""The usual memory of a generation in GiB, where nothing says how much a card has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,7 @@ class Card:
     @property
     def memory_gib(self) -> int | None:
         """The usual memory of its generation in GiB; None if that is unknown."""
-        return _GENERATIONS.get(self.model)
+        return usual_memory_gib(self.model)
 
     def facts(self) -> Json:
         """Return what a DPUSet needs in order to select the card."""

@@ -1,3 +1,3 @@
-"""What steps report beside their results, to be kept: erasures of disks, attestation evidence, and sensor readings."""
+"""What steps report beside their results, to be kept: erasures, evidence, sensor readings, and refused logins."""
 
-__all__ = ["erasures", "evidence", "sensors"]
+__all__ = ["erasures", "evidence", "logins", "sensors"]

@@ -177,6 +177,7 @@ class _Run:
         return Position(
             step=step, facts=facts, secrets=secrets, resource_facts=self._at.resource_facts | there,
             resource_secrets=self._at.resource_secrets | hidden,
+            own_credential=self._at.own_credential | answer.own_credential,
         )  # fmt: skip
 
     def _fail(self, answer: Failed) -> None:
@@ -209,7 +210,8 @@ class _Run:
         """Return the spec with what has been committed so far."""
         spec, at = self._spec, self._at
         if not _is_on_lease(spec) or spec.lease is None:
-            return replace(spec, resource=replace(spec.resource, facts=at.facts, secrets=at.secrets))
+            own = {**spec.resource.credential, **at.own_credential}
+            return replace(spec, resource=replace(spec.resource, facts=at.facts, secrets=at.secrets, credential=own))
         there = _with(spec.resource, at)
         lease = replace(spec.lease, facts=at.facts, secrets=at.secrets, resource=_with(spec.lease.resource, at))
         return replace(spec, resource=there, lease=lease)
@@ -222,7 +224,9 @@ def _is_on_lease(spec: Spec) -> bool:
 def _with(resource: ResourceView, at: Position) -> ResourceView:
     """Return a resource with what the steps of a lease's phase have stored with it."""
     facts, secrets = resource.facts | at.resource_facts, resource.secrets | at.resource_secrets
-    return replace(resource, facts=facts, secrets=secrets)
+    return replace(
+        resource, facts=facts, secrets=secrets, credential={**resource.credential, **at.own_credential}
+    )  # fmt: skip
 
 
 def _with_parents(spec: Spec, for_life: dict[str, LeaseView]) -> Spec:

@@ -95,7 +95,7 @@ def _kind_of_answer(where: str, answer: Any, *, find: bool) -> None:
 
 
 def _plain(where: str, answer: Answer) -> None:
-    for name in ("facts", "secrets", "resource_facts", "resource_secrets", "memo"):
+    for name in ("facts", "secrets", "resource_facts", "resource_secrets", "own_credential", "memo"):
         if (value := getattr(answer, name, None)) is not None:
             json_safe(f"{name} of {where}", value)
 
@@ -129,8 +129,9 @@ def _all(credential: Mapping[str, Any]) -> Iterator[str]:
 
 def _secrets(answer: Answer, spec: Spec, secrets: Secrets) -> list[str]:
     own = {**answer.resource_secrets, **answer.secrets} if isinstance(answer, Ready) else {}
+    chosen = [*texts(list(answer.own_credential.values()))] if isinstance(answer, Ready) else []
     lease = spec.lease.secrets if spec.lease else {}
     known = [word for some in (own, lease, spec.resource.secrets) for value in some.values() for word in texts(value)]
     given = [word for one in spec.resource.blueprint.credentials.values() for word in secrets(one)]
     own_credential = texts(list(spec.resource.credential.values()))
-    return [word for word in (*known, *given, *own_credential) if len(word) >= _SHORTEST_SECRET]
+    return [word for word in (*known, *given, *own_credential, *chosen) if len(word) >= _SHORTEST_SECRET]

@@ -112,7 +112,7 @@ EVENTS: Mapping[str, str] = {
     "resource.drained": "A resource was drained: it serves no new leases and is removed once idle.",
     "resource.undrained": "A drained resource was put back into service.",
     "resource.forced": "An operator confirmed that a resource no longer exists.",
-    "resource.credential": "An operator stored or removed the own credential of a resource.",
+    "resource.credential": "An operator or a step stored, or an operator removed, the own credential of a resource.",
     "resource.health": "The health of a resource changed between ok, degraded and failed.",
     "resource.found": "A resource that was missing, suspected or stopped was found again.",
     "resource.moved": "A resource was found in another host, so its leases ended; the message names both hosts.",

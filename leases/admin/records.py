@@ -33,6 +33,7 @@ from leases.models import (
     Lease,
     LeaseEvidence,
     LeaseGroup,
+    LoginAttempt,
     Part,
     ReportedHardware,
     ResourceCredential,
@@ -171,6 +172,19 @@ class SlotLockAdmin(RecordAdmin):
 
     holder = columns.column("held by", lambda row: html.link_with_number(row.lease or row.resource))
     since = columns.time("since", "created_at")
+
+
+@admin.register(LoginAttempt)
+class LoginAttemptAdmin(RecordAdmin):
+    """The admin of refused logins at BMCs, which are counted so that no BMC locks its account."""
+
+    list_display = ("place", "slot", "refused", "tried")
+    list_filter = ("refused",)
+    search_fields = ("place",)
+    ordering = ("place", "slot")
+    fields = ("place", "slot", "refused", "tried")
+
+    tried = columns.time("tried", "at")
 
 
 @admin.register(Failure)

@@ -13,6 +13,7 @@ from leases.models.identity import ResourceIdentity
 from leases.models.installation import Installation, Worker
 from leases.models.job import Job
 from leases.models.lease import Lease, LeaseGroup
+from leases.models.login import LoginAttempt
 from leases.models.resource import Capacity, Part, Resource, ResourceCredential, SensorReport
 from leases.models.run import Run
 from leases.models.share import Share, SlotLock
@@ -41,6 +42,7 @@ __all__ = [
     "Lease",
     "LeaseEvidence",
     "LeaseGroup",
+    "LoginAttempt",
     "Part",
     "Quota",
     "ReportedHardware",

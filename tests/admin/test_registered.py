@@ -28,6 +28,7 @@ from leases.models import (
     JoinCode,
     Lease,
     LeaseEvidence,
+    LoginAttempt,
     Part,
     ReportedHardware,
     Resource,
@@ -48,7 +49,7 @@ BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
     SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, ResourceCredential, Agent, AgentOrder,
     JoinCode, ReportedHardware, LeaseEvidence, ErasureRecord, Console, ConsoleAttachment, ConsoleInput, ConsoleOutput,
-    SensorReport,
+    SensorReport, LoginAttempt,
 )  # fmt: skip
 
 

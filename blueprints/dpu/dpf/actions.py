@@ -7,6 +7,8 @@ import binascii
 from collections.abc import Sequence
 
 from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, NeededLease, Ready, Scope, Wait
+from blueprints.bluefield import hold_card
+from blueprints.bluefield.cards import DPF
 from blueprints.dpf import Site, cards, dialect_of, kube_told, manifests, opened
 from blueprints.dpf.phases import why
 from blueprints.dpf.requirements import of_card
@@ -26,7 +28,7 @@ _KUBECONFIGS = ("admin.conf", "super-admin.conf", "kubeconfig")
 
 def card_of(config: Config, asked: Asked | None) -> NeededLease:
     """Return the lease of the card that a DPU for this request is installed on."""
-    requirements = {**config.card, **of_card(asked.requirements if asked is not None else None)}
+    requirements = {**config.card, **of_card(asked.requirements if asked is not None else None), "via": DPF}
     return NeededLease(name=CARD, type=CARD_TYPE, requirements=requirements, exclusive=True)
 
 
@@ -50,6 +52,15 @@ def have_needs(spec: Spec, memo: Json) -> Answer:
         if missing := tuple(one for one in together if one.name not in spec.parents):
             return Need(leases=missing)
     return Ready()
+
+
+def lock_card(spec: Spec, memo: Json) -> Answer:
+    """Take the lock on the serial number of the leased card, so that nothing else installs the same card.
+
+    Cards of DPF 24.10 have no serial number, and are known by their node and PCI address.
+    """
+    card = spec.parents[CARD].resource
+    return hold_card(spec, str(card.attributes.get("serial") or card.identity or card.key), card) or Ready()
 
 
 def check_compatible(spec: Spec, memo: Json) -> Answer:

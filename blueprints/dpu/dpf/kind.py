@@ -60,6 +60,7 @@ class Dpf(Kind, Builds, Carried, Checks, Lists):
         """Return the plan that leases card, cluster and image, holds the host, and lets DPF install the card."""
         return (
             Step(name="needs", act=actions.have_needs, deadline=_LONG),
+            Step(name="lock", act=actions.lock_card),
             Step(name="compatible", act=actions.check_compatible),
             Step(name="hold", act=actions.hold_host, deadline=_LONG),
             Step(name="flavor", act=actions.create_flavor),

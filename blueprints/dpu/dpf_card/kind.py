@@ -13,14 +13,15 @@ from pydantic import Field
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json, Ready
-from blueprints.contract import Discovers, Fields, Kind, Plan, Step
+from blueprints.bluefield import MATCHES, CardAttributes, CardRequirements
+from blueprints.bluefield.cards import DPF as VIA_DPF
+from blueprints.contract import Discovers, Kind, Plan, Step
 from blueprints.dpf import Server, cards, dialect_of
 from blueprints.dpf import config as server
 from blueprints.dpf.access import INSTALLATION
 from blueprints.dpf.cards import Card
 from blueprints.identities import real
 from blueprints.kube import Object, connect
-from blueprints.matching import Match
 from blueprints.specs import BlueprintView, Draft, HostView, Problem
 
 
@@ -40,39 +41,13 @@ class Config(Server):
     ports: int = Field(default=2, ge=1, le=4, description="Network ports of a card.")
 
 
-class Attributes(Fields):
-    """Attributes of a card."""
-
-    model: str | None = Field(default=None, description="Generation: BlueField2, BlueField3 or BlueField4.")
-    memory_gib: int | None = Field(default=None, description="Memory in GiB.")
-    ports: int | None = Field(default=None, description="Number of network ports.")
-    host: str | None = Field(default=None, description="Name of the host that it is in.")
-    serial: str | None = Field(default=None, description="Serial number.")
-    part_number: str | None = Field(default=None, description="Part number (OPN).")
-
-
-class Requirements(Fields):
-    """Requirements that a lease may set for a card."""
-
-    model: str | None = Field(default=None, description="Generation, such as BlueField3.")
-    memory_gib: int | None = Field(default=None, ge=1, description="Least memory in GiB.")
-    ports: int | None = Field(default=None, ge=1, description="Least number of network ports.")
-    host: str | None = Field(default=None, description="Name of the host that it is in.")
-    serial: str | None = Field(default=None, description="Serial number.")
-    part_number: str | None = Field(default=None, description="Part number (OPN).")
-
-
 class DpfCard(Kind, Discovers):
     """The cards that DPUDevices or labels of Nodes describe."""
 
     name: ClassVar[str] = "dpf_card"
     resource_type: ClassVar[str] = "dpu_card"
-    Config, Requirements, Attributes = Config, Requirements, Attributes
-    matches = (
-        *(Match(name, "=", name) for name in ("model", "host", "serial", "part_number")),
-        Match("memory_gib", ">=", "memory_gib"),
-        Match("ports", ">=", "ports"),
-    )
+    Config, Requirements, Attributes = Config, CardRequirements, CardAttributes
+    matches = MATCHES
     discovery_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     operator_facts: ClassVar[frozenset[str]] = frozenset({"node_labels", "card_labels"})
 
@@ -103,7 +78,7 @@ def _draft(
     memory = config.memory_gib.get(card.opn) or config.memory_gib.get(card.model) or card.memory_gib
     found: Json = {
         "model": card.model or None, "memory_gib": memory, "ports": config.ports, "host": name or None,
-        "serial": card.serial or None, "part_number": card.opn or None,
+        "serial": card.serial or None, "part_number": card.opn or None, "via": VIA_DPF,
     }  # fmt: skip
     return Draft(
         name=card.name, identity=card.identity, identities=real({"serial": card.serial}) if card.serial else (),

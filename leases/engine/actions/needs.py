@@ -9,7 +9,7 @@ from leases.engine.core.runs import end_children
 from leases.engine.resources import maintenance, provision
 from leases.engine.resources.maintenance import NotToBeHad as NotToBeHad
 from leases.engine.scheduling.request import Cause, request, request_of
-from leases.models import Part, Run
+from leases.models import Part, Run, SlotLock
 
 
 def provide(current: Run, need: Need) -> str:
@@ -64,7 +64,18 @@ def _lock(current: Run, wanted: NeededLock) -> None:
         sql = f"INSERT INTO leases_slotlock (key, name, value, {column}) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
         if run(sql, (key, wanted.name, value, pk)):
             return
+    if len(candidates) == 1:
+        raise NotToBeHad(f"{candidates[0]} is taken: {_holder_of(f'{scope}/{candidates[0]}'[:255])}.")
     raise NotToBeHad(f"All {len(candidates)} candidates for the slot lock {wanted.name} in {scope} are in use.")
+
+
+def _holder_of(key: str) -> str:
+    """Return who holds a slot lock, for people."""
+    found = SlotLock.objects.filter(key=key).select_related("resource__blueprint").first()
+    if found is None or found.resource is None:
+        return f"the slot lock {key} is held" + (f" by lease {found.lease_id}" if found is not None else "")
+    there = found.resource
+    return f"the slot lock {key} is held by resource {there.pk} ({there}) of blueprint {there.blueprint.name}"
 
 
 def _choice(current: Run, wanted: NeededLock) -> tuple[str, tuple[str, ...]]:

@@ -26,6 +26,7 @@ from drydock.core.logging import hidden, redact
 from interfaces.contract import Interface
 from interfaces.errors import LeaseEnded
 from interfaces.transport import Transport
+from leases import logins
 from leases.engine.core import installation
 from leases.engine.core.database import rows
 from leases.models import Debt, Lease, Resource, ResourceCredential, Run
@@ -107,9 +108,13 @@ def redacted(answer: Answer) -> Answer:
     in text.
     """
     said = {field.name: getattr(answer, field.name) for field in fields(answer)}
-    with hidden(*([answer.secrets, answer.resource_secrets] if isinstance(answer, Ready) else [])):
+    with hidden(*(_own_secrets(answer) if isinstance(answer, Ready) else [])):
         clean = {name: redact(text.replace("\0", "")) for name, text in said.items() if type(text) is str}
     return replace(answer, **clean)  # type: ignore[arg-type]
+
+
+def _own_secrets(answer: Ready) -> list[Json]:
+    return [answer.secrets, answer.resource_secrets, answer.own_credential]
 
 
 class BadConfig(DrydockError):
@@ -254,6 +259,7 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         media_url=_media_url(resource.pk),
         lease_facts=lambda: _facts_of_leases(resource.pk),
         host=lambda: host_of(resource.pk),
+        logins=logins.RECORD,
     )  # fmt: skip
 
 

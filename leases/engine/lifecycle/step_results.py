@@ -344,6 +344,10 @@ def _keep(run: Run, answer: Ready) -> None:
     if answer.rediscover:
         retirement.hand_back_parts(run.resource_id, answer.gone)
         retirement.search_again(run.resource_id)
+    if answer.own_credential:
+        provision.add_to_credential(run.resource_id, answer.own_credential)
+    if answer.host:
+        provision.place_in_host(run.resource_id, answer.host)
     if answer.power:
         resource_phases.keep_power(run.resource_id, answer.power)
     if run.debt_id is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import IntegrityError
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from blueprints import parts as part_specs
@@ -277,6 +277,25 @@ def set_credential(resource_id: int, secrets: Mapping[str, Any]) -> None:
     Resource.objects.filter(pk=resource_id).update(credential_fields=names)
     waiting = Run.objects.filter(resource=resource_id, lease=None, phase="build", waits_for="", token=None)
     waiting.filter(due_at__isnull=False).update(due_at=Now())
+
+
+def add_to_credential(resource_id: int, chosen: Mapping[str, Any]) -> None:
+    """Add fields that a step has chosen to the own credential of a resource, which is locked."""
+    row = ResourceCredential.objects.filter(resource=resource_id).first()
+    secrets = {**(row.secrets if row is not None else {}), **chosen}
+    values = {"secrets": secrets, "changed_at": Now()}
+    ResourceCredential.objects.update_or_create(resource_id=resource_id, defaults=values)
+    Resource.objects.filter(pk=resource_id).update(credential_fields=sorted(secrets))
+    record_event("resource.credential", f"Drydock chose: {', '.join(sorted(chosen))}.", resource_id=resource_id)
+
+
+def place_in_host(resource_id: int, name: str) -> None:
+    """Make a resource part of the host with this name or serial number, unless none or several have it."""
+    hosts = Resource.objects.filter(type="host", gone_at=None).exclude(pk=resource_id)
+    of_serial = Q(identities__namespace__startswith="serial", identities__value=name)
+    found = list(hosts.filter(Q(name=name) | of_serial).distinct()[:2])
+    if len(found) == 1:
+        Resource.objects.filter(pk=resource_id).exclude(part_of=found[0].pk).update(part_of=found[0].pk)
 
 
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:

@@ -1,0 +1,1 @@
+"""The kind `bluefield_card`: a card that Drydock reaches by the card's own BMC."""
