@@ -37,8 +37,12 @@ def test_the_first_start_makes_a_database_and_a_broker(config):
 def _inet_sockets(config) -> list[object]:
     found: list[object] = []
     for process in running(config):
-        with contextlib.suppress(psutil.NoSuchProcess):  # backends come and go while we look
+        try:
             found += process.net_connections("inet")
+        except psutil.NoSuchProcess:  # backends come and go while we look
+            continue
+        except psutil.AccessDenied:  # only root may look at a process of ours that is about to end
+            process.wait(10)
     return found
 
 
