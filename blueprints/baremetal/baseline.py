@@ -9,7 +9,7 @@ Settings take effect with the next boot, after which they are read back.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Wait
@@ -28,7 +28,7 @@ from blueprints.bmc.errors import (
     BmcRefused,
     BmcUnreachable,
 )
-from blueprints.bmc.values import Firmware, PowerState
+from blueprints.bmc.values import BmcTask, Firmware, PowerState
 from blueprints.hostshell import NeedsOperator
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -125,12 +125,19 @@ def _found_again(bmc: Bmc, memo: Json) -> str:
     before, now = memo.get("tasks"), _tasks(bmc)
     if before is None or now is None:
         return ""
-    assert isinstance(bmc, Upgrades)
-    new = [bmc.task(one) for one in [each for each in now if each not in before][-_MOST_TASKS:]]
+    new = list(_read(bmc, [one for one in now if one not in before][-_MOST_TASKS:]))
     candidates = [one for one in new if one.updates] or [one for one in new if one.updates is None]
     running = [one for one in candidates if one.state == "running"]
     chosen = running[:1] or (candidates if len(candidates) == 1 else [])
     return chosen[0].id if chosen else ""
+
+
+def _read(bmc: Bmc, ids: Sequence[str]) -> Iterator[BmcTask]:
+    """Yield the tasks that can be read. One of something else must not end the waiting for the update."""
+    assert isinstance(bmc, Upgrades)
+    for one in ids:
+        with contextlib.suppress(BmcLacks, BmcRefused, BmcAnswerInvalid):
+            yield bmc.task(one)
 
 
 def _version(there: Sequence[Firmware], wanted: FirmwareVersion) -> str:

@@ -34,7 +34,10 @@ _Same: TypeAlias = Callable[[Entry, Entry], bool]
 
 
 def read(spec: Spec) -> Json:
-    """Return the disks and NVMe controllers that the ramdisk finds, as facts. Raises AgentRefused, InterfaceError."""
+    """Return the disks and NVMe controllers that the ramdisk finds, as facts. Raises AgentRefused, InterfaceError.
+
+    More than 1024 are refused rather than cut, as those that are left out would neither be compared nor proven empty.
+    """
     listed = ramdisk_agent.call(spec.resource, "disks", "list")
     found: Json = {FACT: _entries(listed.get("disks"))}
     if isinstance(listed.get("controllers"), list):
@@ -43,7 +46,13 @@ def read(spec: Spec) -> Json:
 
 
 def _entries(listed: object) -> list[Any]:
-    return [one for one in listed if isinstance(one, dict)][:_MOST] if isinstance(listed, list) else []
+    if not isinstance(listed, list):
+        return []
+    if len(listed) > _MOST:
+        raise AgentRefused(
+            "too_many_disks", f"The ramdisk lists {len(listed)} disks or controllers; {_MOST} can be compared."
+        )
+    return [one for one in listed if isinstance(one, dict)]
 
 
 def fixed(facts: Entry) -> list[Entry]:
@@ -76,7 +85,7 @@ def _of_controllers(recorded: Entry, found: Entry) -> Iterator[str]:
         yield f"The NVMe controller {named(one)} is missing; {_spaces(one)} recorded."
     for was, now in pairs:
         lists = was.get("namespaces"), now.get("namespaces")
-        if None not in lists and lists[0] != lists[1]:
+        if lists[0] is not None and lists[0] != lists[1]:
             yield f"The NVMe controller {named(now)} has {_spaces(now, '')}; {_spaces(was)} recorded."
     for one in unknown:
         yield f"The NVMe controller {named(one)} was not recorded."
@@ -125,6 +134,8 @@ def _nameless(one: Entry) -> bool:
 
 
 _SAME: tuple[_Same, ...] = (
+    _same("serial", "wwn", "size_bytes", "name"),
+    _same("serial", "wwn", "size_bytes"),
     _same("serial", "wwn", "name"),
     _same("serial", "wwn"),
     _same("wwn"),
@@ -136,7 +147,8 @@ _SAME: tuple[_Same, ...] = (
 )
 """What makes two entries the same thing, the most certain first.
 
-Names change between boots. The namespaces of one NVMe controller have its serial number in common.
+Names change between boots. The namespaces of one NVMe controller have its serial number in common, and so may volumes
+of a RAID controller, which the size tells apart.
 """
 
 
@@ -216,7 +228,7 @@ def _wrong(facts: Entry, found: Entry) -> list[str]:
 
 def _sentence(wrong: Sequence[str]) -> str:
     more = f" {len(wrong) - _TOLD} more differ." if len(wrong) > _TOLD else ""
-    return f"The disks differ from those that were recorded. {' '.join(wrong[:_TOLD])}{more}"[:3000]
+    return f"The disks differ from those that were recorded. {' '.join(wrong[:_TOLD])}"[:3000] + more
 
 
 def _digest(found: Entry) -> str:

@@ -46,18 +46,21 @@ rule() { echo "-p $1 --dport $2 -j ACCEPT"; }
 """
 
 # $1 account, $2 protocol, $3 port; in the folder of the accounts. Prints the unit that has the port, if it is another
-# one's. A unit of an earlier version has no link, but what it has opened is in its list.
+# one's, or why the port cannot be claimed. A unit of an earlier version has no link, but what it has opened is in its
+# list. The folder of links may go away at any time, with the last link of another account.
 _CLAIM = r"""
 holder() {
   for try in 1 2 3; do
-    ln -s "$1" ".ports/$2-$3" 2>/dev/null
-    there=$(readlink ".ports/$2-$3")
-    [ "$there" != "$1" ] || there=$(opener "$1" "$2 $3")
-    [ -n "$there" ] || return 0
+    mkdir -p .ports && ln -s "$1" ".ports/$2-$3" 2>/dev/null
+    there=$(readlink ".ports/$2-$3") || continue
+    if [ "$there" = "$1" ]; then
+      there=$(opener "$1" "$2 $3")
+      [ -n "$there" ] || return 0
+    fi
     [ ! -d "$there" ] || { cat "$there/unit" 2>/dev/null || echo "the account $there"; return 0; }
     rm -f ".ports/$2-$3"
   done
-  echo "another account"
+  echo "something else: $PWD/.ports/$2-$3 cannot be made"
 }
 opener() {
   for list in */ports; do
@@ -66,7 +69,7 @@ opener() {
 }
 claim_all() {
   account=${folder##*/}
-  cd -- "${folder%/*}" && mkdir -p .ports || exit 71
+  cd -- "${folder%/*}" || exit 71
   while [ $# -gt 0 ]; do
     unit=$(holder "$account" "$1" "$2")
     [ -z "$unit" ] ||

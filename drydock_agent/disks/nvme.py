@@ -75,7 +75,7 @@ class Controller:
     serial: str = ""
     model: str = ""
     namespaces: tuple[int, ...] | None = None
-    """The ids of all namespaces, also of detached ones. None if the controller does not list them."""
+    """The ids of all namespaces, also of detached ones. None if they are not known."""
     hidden: tuple[int, ...] = ()
     """The ids of those that are not shown as disks, because they are detached or their format is not supported."""
 
@@ -101,8 +101,9 @@ def controllers(machine: Machine) -> list[Controller]:
 def _about(machine: Machine, name: str) -> Controller:
     """Return a controller with its namespaces. Those that are detached are listed only by namespace management."""
     place = f"sys/class/nvme/{name}"
-    manages = _number(_json(machine, "id-ctrl", name), "oacs") & 8
-    ids = _json(machine, "list-ns", name, *(("--all",) if manages else ())).get("nsid_list")
+    about = _json(machine, "id-ctrl", name)
+    options = ("--all",) if _number(about, "oacs") & 8 else ()
+    ids = _json(machine, "list-ns", name, *options).get("nsid_list") if about else None
     return Controller(
         name=name, serial=identity(machine.text(f"{place}/serial")), model=known(machine.text(f"{place}/model")),
         namespaces=tuple(sorted({_number(one, "nsid") for one in ids if isinstance(one, dict)} - {0}))

@@ -104,6 +104,8 @@ def nvme(command: str, *arguments: str) -> None:
     if not values:
         fail(f"{node}: No such file or directory")
     if command == "id-ctrl":
+        if values.get("identify_fails"):
+            fail("identify controller: Interrupted system call")
         shown = {"vid": 6900, "sn": "deadbeef", "mn": "QEMU NVMe Ctrl", "oacs": values["oacs"], "fna": values["fna"]}
         print(json.dumps(shown | {"sanicap": values["sanicap"]}, indent=2))
     elif command == "list-ns":

@@ -92,8 +92,10 @@ def test_a_namespace_that_is_detached_is_listed_with_its_controller(machine):
     machine.nvme("nvme1", spaces=0, detached=[1])
     machine.nvme("nvme2", oacs=0x57, detached=[3])
     machine.nvme("nvme3", list_fails=True)
+    machine.nvme("nvme4", identify_fails=True, detached=[2])
     assert spaces(machine) == {
         "nvme0": ([1, 2, 7], [7]), "nvme1": ([1], [1]), "nvme2": ([1], []), "nvme3": (None, []),
+        "nvme4": (None, []),
     }  # fmt: skip
     (first, *_) = machine.run("disks", "list")["controllers"]
     assert (first["serial"], first["model"]) == ("S64Gnvme0", "SAMSUNG MZQL23T8HCLS-00A07")

@@ -15,6 +15,7 @@ from blueprints.answers import Absent, Failed, Json, Wait
 from blueprints.baremetal import baseline, plans
 from blueprints.baremetal.config import Baseline, Config
 from blueprints.baremetal.kind import BareMetal, apply
+from blueprints.bmc.errors import BmcAnswerInvalid
 from blueprints.bmc.values import BmcTask, Firmware, PowerState
 from blueprints.hostshell import NeedsOperator
 from blueprints.testing.outcome import Outcome
@@ -104,6 +105,24 @@ def test_a_task_of_something_else_is_not_taken_for_the_update(bed, monkeypatch):
     )
     assert "Disk full" not in failure(bed.build()).message
     assert bed.bmc.started == [URL]
+
+
+def test_a_new_task_that_cannot_be_read_does_not_end_the_waiting_for_a_lost_update(bed, monkeypatch):
+    bed.given, bed.bmc.loses_answers = of(), True
+    listed, read = UpgradingSession.tasks, UpgradingSession.task
+    monkeypatch.setattr(
+        UpgradingSession, "tasks", lambda self: [*listed(self), *("/tasks/broken" for _ in bed.bmc.started)]
+    )
+
+    def task(self, id):
+        if id == "/tasks/broken":
+            raise BmcAnswerInvalid("The BMC answered /tasks/broken with no object.")
+        return read(self, id)
+
+    monkeypatch.setattr(UpgradingSession, "task", task)
+    outcome = bed.build()
+    assert (outcome.ended, version(outcome), bed.bmc.started) == ("ready", {"BIOS": "2.0"}, [URL])
+    assert not [call for call in outcome.calls if isinstance(call.answer, Failed)]
 
 
 def test_an_update_that_may_have_been_started_is_not_started_again(bed):

@@ -68,11 +68,36 @@ def controller(*namespaces: int, serial: str = "N1", hidden: tuple[int, ...] = (
           "The NVMe controller nvme0 (NVM N2) was not recorded."]),
         (facts(), facts(disk_controllers=[controller(1, 2)]), []),
         (facts(disk_controllers=[controller(1)]), facts(), []),
+        (facts(disk_controllers=[controller(1)]), facts(disk_controllers=[{**controller(), "namespaces": None}]),
+         ["The NVMe controller nvme0 (NVM N1) has unknown namespaces; the namespace 1 was recorded."]),
+        (facts(disk("sda", size=GB), disk("sdb")), facts(disk("sda"), disk("sdb", size=GB)), []),
+        (facts(disk("sda", size=GB), disk("sdb")), facts(disk("sda"), disk("sdb", size=GB - 512)),
+         ["sdb (SSD S1) has 999999488 bytes (1.0 GB); 1000000000 bytes (1.0 GB) were recorded."]),
         (facts(disk_controllers=[{**controller(), "namespaces": None}]), facts(disk_controllers=[controller(1)]), []),
     ],
 )  # fmt: skip
 def test_each_difference_names_the_disk_and_what_was_recorded(recorded, found, said):
     assert disks.differences(recorded, found) == said
+
+
+def test_more_disks_than_can_be_compared_are_refused_and_not_left_out(bed, monkeypatch):
+    host, over = bed.ended(bed.active(bed.enrolled()))
+    real = disks.ramdisk_agent.call
+
+    def many(resource, *words, **more):
+        listed = real(resource, *words, **more)
+        return {**listed, "disks": listed["disks"] * 1025} if words == ("disks", "list") else listed
+
+    monkeypatch.setattr(disks.ramdisk_agent, "call", many)
+    outcome = bed.run("clean", host, over)
+    answer = failure(outcome)
+    assert (outcome.step, answer.scope, answer.code) == ("disks", "operator", "too_many_disks")
+    assert "The ramdisk lists 1025 disks or controllers" in answer.message
+
+
+def test_a_question_about_many_long_names_says_how_many_it_leaves_out():
+    many = facts(*(disk(f"sd{n}", f"{n}-" + "S" * 190, model="M" * 190) for n in range(12)))
+    assert disks._sentence(disks.differences(facts(), many)).endswith(" 2 more differ.")
 
 
 class Operator:

@@ -207,6 +207,15 @@ def test_the_ports_of_an_account_that_is_gone_or_of_an_earlier_version_are_known
     assert (done.returncode, f"belongs to {ours.name}" in done.stderr) == (REFUSED, True)
 
 
+def test_a_port_that_cannot_be_claimed_is_not_opened(namespace) -> None:
+    namespace.run("nft", REFUSING)
+    (namespace.folder.parent / ".ports/tcp-18080/kept").mkdir(parents=True)
+    ours, before = unit("dd-x-1-l5", PORTS[0]), namespace.rules()
+    done = namespace.script(OPEN, str(namespace.folder), *firewall.opening(ours)[1:], check=False)
+    assert (done.returncode, ".ports/tcp-18080 cannot be made" in done.stderr) == (REFUSED, True)
+    assert namespace.rules() == before
+
+
 def test_a_rule_that_cannot_be_deleted_is_reported(namespace) -> None:
     namespace.run("nft", REFUSING)
     ours = unit("dd-x-1-l5", PORTS[0])
