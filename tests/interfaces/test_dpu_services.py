@@ -253,6 +253,15 @@ def test_ready_means_that_its_pods_are_not_that_something_says_so(services: Fake
     assert services.show("edge").state is ServiceState.REMOVING
 
 
+def test_pods_of_the_former_version_do_not_fail_a_change_that_may_cure_them(services: FakeDpuServices) -> None:
+    services.apply(service())
+    old = Pod(name="edge-7", ready=False, reason="ImagePullBackOff")
+    services.backend.show("edge", pods=(old,), current=False)
+    assert services.show("edge").state is ServiceState.PENDING
+    services.backend.show("edge", current=True)
+    assert services.show("edge").state is ServiceState.FAILED
+
+
 def test_conditions_become_messages_and_are_bounded(services: FakeDpuServices) -> None:
     services.apply(service())
     bad = Condition(type="ApplicationsReady", status="False", reason="Degraded", message="chart not found")
