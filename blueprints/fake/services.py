@@ -66,9 +66,13 @@ class FakeServices(ServiceBackend):
                 raise ServiceChanged(f"The service {service.name} was changed or removed meanwhile.")
             return self._write(db, service)
 
-    def remove(self, name: str, deadline: Deadline) -> None:
-        """Remove a service at once. A missing one is not an error."""
+    def remove(self, over: Deployed, deadline: Deadline) -> None:
+        """Remove a service at once. A missing one is not an error. Raises ServiceChanged for another version."""
+        name = over.service.name
         with self._reached("remove_service", deadline) as db:
+            row = self._row(db, name)
+            if row is not None and str(row["version"]) != over.version:
+                raise ServiceChanged(f"The service {name} was changed meanwhile.")
             db.execute("DELETE FROM services WHERE lease = ? AND name = ?", (self._lease, name))
 
     @contextmanager
@@ -81,7 +85,7 @@ class FakeServices(ServiceBackend):
         return db.execute("SELECT * FROM services WHERE lease = ? AND name = ?", (self._lease, name)).fetchone()
 
     def _write(self, db: sqlite3.Connection, service: Service) -> Deployed:
-        version = db.execute("SELECT coalesce(max(version), 0) + 1 FROM services").fetchone()[0]
+        version = db.execute("SELECT abs(random())").fetchone()[0]  # also differs after the service was made anew
         seen = json.dumps({"pods": [{"name": f"{service.name}-0"}]})
         db.execute(
             "INSERT OR REPLACE INTO services VALUES (?, ?, ?, ?, ?, ?)",

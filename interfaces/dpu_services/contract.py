@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Self, TypeVar
 
 from drydock.core.errors import Conflict
 from interfaces.contract import Interface, StillMine
@@ -16,6 +16,8 @@ from interfaces.errors import ServiceChanged, ServiceMissing
 from interfaces.transport import NoAccount, Transport
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MOST = 32
 """Services of one lease."""
@@ -49,8 +51,11 @@ class ServiceBackend(ABC):
         """
 
     @abstractmethod
-    def remove(self, name: str, deadline: Deadline) -> None:
-        """Begin to remove a service. A missing one is not an error."""
+    def remove(self, over: Deployed, deadline: Deadline) -> None:
+        """Begin to remove the service `over`, in exactly that version. A missing one is not an error.
+
+        Raises ServiceChanged if it is there in another version.
+        """
 
 
 class DpuServices(Interface):
@@ -86,32 +91,42 @@ class DpuServices(Interface):
         """
         check_allowed(service.chart, self._allowed)
         deadline = self._watch("Applying the service", timeout).deadline
-        for attempt in range(_ATTEMPTS):
-            try:
-                return status_of(self._applied(service, deadline))
-            except ServiceChanged:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            self._still_mine()
-        raise ServiceChanged
+        return status_of(self._retried(lambda: self._applied(service, deadline)))
 
     def list(self, *, timeout: float | None = None) -> tuple[ServiceStatus, ...]:
         """Return the services of the lease with their states, sorted by name. Raises LeaseEnded."""
         found = self._backend.list(self._watch("Listing the services", timeout).deadline)
+        self._still_mine()  # after a transfer meanwhile, it may be what the next owner has applied
         return tuple(status_of(one) for one in found)
 
     def show(self, name: str, *, timeout: float | None = None) -> ServiceStatus:
         """Return a service with its state. Raises ServiceMissing, LeaseEnded."""
         check_name(name)
         found = self._backend.find(name, self._watch("Reading the service", timeout).deadline)
+        self._still_mine()
         if found is None:
             raise ServiceMissing(f"The DPU has no service {name}.", field="name")
         return status_of(found)
 
     def remove(self, name: str, *, timeout: float | None = None) -> None:
-        """Begin to remove a service. A missing service is not an error. Raises LeaseEnded."""
+        """Begin to remove a service. A missing service is not an error. Raises ServiceChanged, LeaseEnded."""
         check_name(name)
-        self._backend.remove(name, self._watch("Removing the service", timeout).deadline)
+        deadline = self._watch("Removing the service", timeout).deadline
+        self._retried(lambda: self._removed(name, deadline))
+
+    def _retried(self, write: Callable[[], T]) -> T:
+        """Repeat a write over another request's, as long as the lease is not lost. Raises ServiceChanged."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return write()
+            except ServiceChanged:
+                self._still_mine()
+        return write()
+
+    def _removed(self, name: str, deadline: Deadline) -> None:
+        there = self._backend.find(name, deadline)
+        if there is not None and not there.removing:
+            self._backend.remove(there, deadline)
 
     def _applied(self, service: Service, deadline: Deadline) -> Deployed:
         before = self._backend.find(service.name, deadline)
@@ -156,8 +171,10 @@ class DpuServices(Interface):
             if there is None or there.removing or there.service != service:
                 return
             if before is None:
-                self._backend.remove(service.name, deadline)
+                self._backend.remove(there, deadline)
             else:
                 self._backend.replace(before.service, there, deadline)
-        except Exception as error:
-            log.warning("The service %s of a lost lease could not be taken back: %s", service.name, error)
+        except Exception as error:  # its text may quote the values
+            log.warning(
+                "The service %s of a lost lease could not be taken back: %s", service.name, type(error).__name__
+            )

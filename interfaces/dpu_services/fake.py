@@ -55,9 +55,13 @@ class MemoryBackend(ServiceBackend):
             raise ServiceChanged(f"The service {service.name} was changed or removed meanwhile.")
         return self._written("replace", service)
 
-    def remove(self, name: str, deadline: Deadline) -> None:
+    def remove(self, over: Deployed, deadline: Deadline) -> None:
         self.before_write()
-        if self.services.pop(name, None) is not None:
+        name = over.service.name
+        if (there := self.services.get(name)) is not None:
+            if there.version != over.version:
+                raise ServiceChanged(f"The service {name} was changed meanwhile.")
+            del self.services[name]
             self.writes.append(("remove", name))
         self.after_write()
 

@@ -27,14 +27,19 @@ RESERVED_DOMAINS = ("dpu.nvidia.com", "kubernetes.io", "k8s.io")
 _PLACING = frozenset(
     {
         "affinity", "clusterselector", "deployincluster", "dpuclusterselector", "dpudeviceselector", "dpunodeselector",
-        "dpuselector", "kubeconfig", "namespace", "namespaceoverride", "nodeaffinity", "nodename", "nodeselector",
-        "nodeselectorterms", "podaffinity", "podantiaffinity", "schedulername", "servicedaemonset", "tolerations",
+        "dpuselector", "kubeconfig", "namespace", "namespaceoverride", "nodeaffinity", "nodeaffinitypreset", "nodename",
+        "nodeselectorterms", "podaffinity", "podaffinitypreset", "podantiaffinity", "podantiaffinitypreset",
+        "schedulername", "servicedaemonset", "targetnamespace", "topologyspreadconstraints",
     }
 )  # fmt: skip
 """Names of values that say where pods run, in lower case without separators.
 
 `serviceDaemonSet` is the value through which DPF itself passes node selector and labels to a chart.
 """
+
+
+_PLACING_ENDS = ("nodeselector", "nodeselectors", "tolerations")
+"""Ends of such names, because charts with several workloads have one for each, such as `controllerNodeSelector`."""
 
 
 def checked_values(values: Any, field: str = "values") -> dict[str, Any]:
@@ -83,7 +88,8 @@ def _check_name(name: Any, where: str) -> None:
             f"{str(name)[:_SHOWN]!r} cannot be the name of a Helm value.",
             field=where, hint=f"Names have 1 to {_LONGEST_NAME} printable characters.",
         )  # fmt: skip
-    if re.sub(r"[-_.\s]", "", name).lower() in _PLACING:
+    plain = re.sub(r"[-_.\s]", "", name).lower()
+    if plain in _PLACING or plain.endswith(_PLACING_ENDS):
         raise InvalidRequest(
             "Drydock sets namespace, cluster and node of a service; its values cannot.", field=f"{where}.{name}"
         )

@@ -93,7 +93,7 @@ def status_of(found: Deployed) -> ServiceStatus:
 def _state(found: Deployed) -> ServiceState:
     if found.removing:
         return ServiceState.REMOVING
-    if any(_broken(pod) for pod in found.pods):
+    if found.current and any(_broken(pod) for pod in found.pods):  # else it may be what the last change cures
         return ServiceState.FAILED
     ready = bool(found.pods) and all(pod.ready and pod.phase == "Running" for pod in found.pods)
     return ServiceState.READY if ready and found.current else ServiceState.PENDING

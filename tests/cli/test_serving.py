@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import urllib.error
 import urllib.request
 
 import pytest
 
+from drydock.cli.dpu.services import _values
+from drydock.core.errors import InvalidRequest
 from tests.blueprints.host_peers import eventually
 
 
@@ -135,3 +138,12 @@ def test_a_bad_option_or_chart_is_refused_with_its_field(cli, dpu):
     other = ("--repository", "oci://elsewhere.example.org", *THERE[2:])
     assert "chart.repository" in cli("dpu", "services", "apply", dpu, "bad", *other, code=2).stderr
     assert cli("dpu", "services", "list", dpu).stderr.strip() == "No services."
+
+
+def test_values_that_are_too_long_are_refused_not_cut_off(monkeypatch, tmp_path):
+    long = "# \n" * (96 << 10) + "a: b\nlimit: 1\n"
+    (tmp_path / "values.yaml").write_text(long)
+    monkeypatch.setattr("sys.stdin", io.StringIO(long))
+    for file in ("-", str(tmp_path / "values.yaml")):
+        with pytest.raises(InvalidRequest, match="longer than 256 KiB"):
+            _values(file)

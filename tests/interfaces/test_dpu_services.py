@@ -131,6 +131,13 @@ def nested(levels: int) -> Any:
         ({"nodeName": "host"}, "values.nodeName"),
         ({"pod": {"affinity": {}}}, "values.pod.affinity"),
         ({"tolerations": []}, "values.tolerations"),
+        ({"controllerNodeSelector": {}}, "values.controllerNodeSelector"),
+        ({"node_selectors": {}}, "values.node_selectors"),
+        ({"webhook": {"podTolerations": []}}, "values.webhook.podTolerations"),
+        ({"nodeAffinityPreset": {"type": "hard"}}, "values.nodeAffinityPreset"),
+        ({"podAntiAffinityPreset": "hard"}, "values.podAntiAffinityPreset"),
+        ({"topologySpreadConstraints": []}, "values.topologySpreadConstraints"),
+        ({"targetNamespace": "kube-system"}, "values.targetNamespace"),
         ({"namespace": "kube-system"}, "values.namespace"),
         ({"namespaceOverride": "kube-system"}, "values.namespaceOverride"),
         ({"deployInCluster": True}, "values.deployInCluster"),
@@ -244,6 +251,15 @@ def test_ready_means_that_its_pods_are_not_that_something_says_so(services: Fake
     assert services.show("edge").state is ServiceState.READY
     services.backend.show("edge", removing=True)
     assert services.show("edge").state is ServiceState.REMOVING
+
+
+def test_pods_of_the_former_version_do_not_fail_a_change_that_may_cure_them(services: FakeDpuServices) -> None:
+    services.apply(service())
+    old = Pod(name="edge-7", ready=False, reason="ImagePullBackOff")
+    services.backend.show("edge", pods=(old,), current=False)
+    assert services.show("edge").state is ServiceState.PENDING
+    services.backend.show("edge", current=True)
+    assert services.show("edge").state is ServiceState.FAILED
 
 
 def test_conditions_become_messages_and_are_bounded(services: FakeDpuServices) -> None:
@@ -386,6 +402,82 @@ def test_what_cannot_be_taken_back_hides_no_error(
         services.apply(service(values={"password": "s3cret-value"}))
     assert "could not be taken back" in caplog.text
     assert "s3cret-value" not in caplog.text
+
+
+def test_what_a_server_says_of_refused_values_is_not_logged(
+    services: FakeDpuServices, lease: Lease, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused() -> None:
+        raise ConnectionLost("spec.values: Invalid value: s3cret-value")
+
+    def over() -> None:
+        lease.end()
+        services.backend.before_write = refused
+
+    services.backend.after_write = over
+    with pytest.raises(LeaseEnded):
+        services.apply(service(values={"password": "s3cret-value"}))
+    assert "edge of a lost lease could not be taken back: ConnectionLost" in caplog.text
+    assert "s3cret-value" not in caplog.text
+
+
+def by_the_next_owner(services: FakeDpuServices) -> Service:
+    """Change the service as the owner does to whom the lease was transferred; return what it is then."""
+    services.backend.before_write = lambda: None
+    theirs = service(values={"by": "the next owner"})
+    services.backend.replace(theirs, services.backend.services["edge"], Deadline(5))
+    return theirs
+
+
+def test_what_the_next_owner_changed_is_not_removed_when_a_write_is_taken_back(
+    services: FakeDpuServices, lease: Lease
+) -> None:
+    def transferred() -> None:
+        services.backend.after_write = lambda: None
+        lease.end()
+        services.backend.before_write = lambda: by_the_next_owner(services)
+
+    services.backend.after_write = transferred
+    with pytest.raises(LeaseEnded):
+        services.apply(service())
+    assert services.backend.services["edge"].service.values == {"by": "the next owner"}
+
+
+def test_a_removal_by_the_former_owner_leaves_what_the_next_one_changed(
+    services: FakeDpuServices, lease: Lease
+) -> None:
+    def transferred() -> None:
+        by_the_next_owner(services)
+        lease.end()
+
+    services.apply(service())
+    services.backend.before_write = transferred
+    with pytest.raises(LeaseEnded):
+        services.remove("edge")
+    assert services.backend.services["edge"].service.values == {"by": "the next owner"}
+
+
+def test_a_removal_wins_over_changes_of_the_same_owner(services: FakeDpuServices) -> None:
+    services.apply(service())
+    services.backend.before_write = lambda: by_the_next_owner(services) and None
+    services.remove("edge")
+    assert services.backend.services == {}
+
+
+@pytest.mark.parametrize("read", ["list", "find"])
+def test_what_was_read_after_the_lease_was_lost_is_not_shown(
+    services: FakeDpuServices, lease: Lease, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    services.apply(service())
+    there = getattr(services.backend, read)
+
+    def late(*given: Any) -> Any:
+        lease.end()
+        return there(*given)
+
+    monkeypatch.setattr(services.backend, read, late)
+    with pytest.raises(LeaseEnded):
+        services.list() if read == "list" else services.show("edge")
 
 
 def test_it_leads_to_no_account(services: FakeDpuServices) -> None:

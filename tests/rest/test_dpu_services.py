@@ -9,6 +9,8 @@ import pytest
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.services import FakeServices
 from drydock_client.values import DpuChart
+from interfaces.deadline import Deadline
+from interfaces.errors import ServiceChanged
 from leases.engine.core import specs
 from leases.local import LocalClient
 from leases.messaging.inline import settle
@@ -190,6 +192,20 @@ def test_a_request_that_comes_after_the_cleaning_leaves_nothing(ada, held, monke
     assert refused["code"] == "lease_ended"
     assert services() == []
     assert not Event.objects.filter(kind="lease.dpu_service").exists()
+
+
+def test_a_service_that_was_made_anew_is_not_the_former_one(ada, held) -> None:
+    (instance,) = Cloud("dpus").instances()
+    backend, where = FakeServices("dpus", instance.key, specs.key("l", held)), f"leases/{held}/dpu-services/edge"
+    ada("PUT", where, {"chart": CHART})
+    former = backend.find("edge", Deadline(5))
+    ada("DELETE", where, code=204)
+    ada("PUT", where, {"chart": CHART})
+    with pytest.raises(ServiceChanged):
+        backend.replace(former.service, former, Deadline(5))
+    with pytest.raises(ServiceChanged):
+        backend.remove(former, Deadline(5))
+    assert services() == ["service edge"]
 
 
 def test_a_dpu_that_does_not_answer_is_told(ada, held) -> None:

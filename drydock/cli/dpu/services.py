@@ -111,7 +111,7 @@ def _values(file: str) -> dict[str, Any] | None:
     if file != "-" and not Path(file).is_file():
         raise InvalidRequest(f"{file} is not a file.", field="values")
     try:
-        text = sys.stdin.read(_LARGEST_FILE) if file == "-" else Path(file).read_text()
+        text = sys.stdin.read(_LARGEST_FILE + 1) if file == "-" else Path(file).read_text("utf-8")
         found = documents(text, most_bytes=_LARGEST_FILE)
     except (YamlRefused, UnicodeDecodeError) as error:
         raise InvalidRequest(f"The values cannot be read. {error}", field="values") from None
