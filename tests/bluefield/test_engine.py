@@ -320,6 +320,27 @@ def test_a_card_is_part_of_its_host(bmc, register, until, blueprint, root, named
     assert (card.part_of_id, card.attributes["host"]) == (host.pk, "h1")
 
 
+def test_a_card_that_is_moved_does_not_stay_part_of_the_host_before(bmc, register, until, blueprint, root):
+    blueprint("hosts", kind="fake", resource_type="host", config={"provider": "hosts"}, max_resources=0)
+    host = Resource.objects.get(pk=resources.register(root, "hosts", {"name": "h1", "identity": "h1"}).id)
+    until(host, state="active")
+    card = until(register(bmc, host="h1"), state="active")
+    assert card.part_of_id == host.pk
+    given = {"serial": SERIAL, "bmc": bmc.access()}
+    resources.change_registration(root, card.pk, {**given, "host": "h2"})
+    again()
+    card.refresh_from_db()
+    assert card.part_of_id is None
+    assert Event.objects.filter(resource=card, message__contains="in host h2, but no host has this name").exists()
+    resources.change_registration(root, card.pk, {**given, "host": "h1"})
+    again()
+    until(card, part_of_id=host.pk)
+    resources.change_registration(root, card.pk, {"host": None})
+    again()
+    until(card, part_of_id=None)
+    assert card.attributes["host"] is None
+
+
 def test_the_sessions_of_a_card_are_all_ended(bmc, register, until):
     until(register(bmc), state="active")
     assert not bmc.sessions
