@@ -90,7 +90,7 @@ def _logins(resource: ResourceView) -> list[Login]:
 
 def _next(logins: list[Login], memo: Json) -> Login:
     """Return the login to try now: the first that was not refused. The last, if operators have shortened the list."""
-    return logins[min(memo.get(_REFUSED, 0), len(logins) - 1)]
+    return logins[min(int(memo.get(_REFUSED, 0)), len(logins) - 1)]
 
 
 def _after(refusal: BmcLoginRefused, memo: Json, logins: int) -> Wait:
@@ -99,7 +99,7 @@ def _after(refusal: BmcLoginRefused, memo: Json, logins: int) -> Wait:
     It is committed which login was refused. Otherwise, a step whose second login must wait would try the first again,
     and the refusals of the first would keep the second waiting for ever.
     """
-    refused = memo.get(_REFUSED, 0) + 1
+    refused = int(memo.get(_REFUSED, 0)) + 1
     if refused >= logins:
         raise refusal
     return Wait(after=0.0, memo={_REFUSED: refused})
