@@ -70,8 +70,9 @@ class Ready:
 
     They are stored encrypted before the next step is called, and replace those that an operator has set.
     """
-    host: str = ""
-    """Name or serial number of the host that the resource is part of. No effect unless exactly one host has it."""
+    host: str | None = None
+    """Name or serial number of the host that the resource is part of. It is part of none if this is empty, or if none
+    or several hosts have it. None leaves it where it is."""
     log: str = ""
     attributes: Json = field(default_factory=dict)
     """Attributes of the resource that the step found. They override those of its draft."""

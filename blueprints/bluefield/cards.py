@@ -69,9 +69,9 @@ def hold_card(spec: Spec, serial: str, card: ResourceView | None = None) -> Need
 
     Every build that writes to a card takes it, whatever its blueprint, kind or discovery is: the enrolment of a card by
     its BMC, and the installation of a DPU. `card` is the leased card of a DPU, which may hold the lock already; the
-    lease on it is exclusive then.
+    lease on it is exclusive then. Case does not count, as people type serial numbers.
     """
-    value = serial.strip()
+    value = serial.strip().upper()
     name = f"card {value}"[:63]
     if name in spec.locks or (card is not None and value in card.locks.values()):
         return None

@@ -22,7 +22,7 @@ _NO_VALUE = ("", "unavailable", "unknown")
 _NO_IMAGE = re.compile(r"\Ano valid ", re.IGNORECASE)
 """What the firmware inventory says in place of a version if there is no image, such as a golden image."""
 MOST = 100
-"""Components of the firmware inventory that are kept."""
+"""Components of the firmware inventory, and values of each list, that are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def card(
         serial=known.serial, product=known.model, part_number=part_number,
         generation=generation_of(known.model, part_number), psid=firmware.get("DPU_BOARD", ""),
         mode=mode(settings, oem), bmc_version=known.bmc_version, system=firmware.get("DPU_OS", ""),
-        firmware=dict(sorted(firmware.items())[:MOST]), resets=tuple(resets), protocols=tuple(protocols),
+        firmware=dict(sorted(firmware.items())[:MOST]), resets=_few(resets), protocols=_few(protocols),
         health=known.health or inspection.health(chassis), missing=(*known.missing, *missing),
     )  # fmt: skip
 
@@ -110,6 +110,11 @@ def judged(state: str) -> Health | None:
         case "ok":
             return Health()
     return None
+
+
+def _few(values: Sequence[str]) -> tuple[str, ...]:
+    """Return the first values of a list, in which a BMC may send anything."""
+    return tuple(filter(None, map(text, values[:MOST])))
 
 
 def _plain(name: str) -> str:

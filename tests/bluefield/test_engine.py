@@ -140,6 +140,74 @@ def test_an_answer_that_is_lost_while_the_password_is_set_locks_nobody_out(bmc, 
     assert ResourceCredential.objects.get(resource=card).secrets["password"] == bmc.password
 
 
+def later() -> None:
+    """Let the oldest refused login no longer count, and everything that waits for later happen now."""
+    run("UPDATE leases_loginattempt SET at = at - %s * interval '1 s' WHERE slot = 1", (WINDOW + 1,))
+    again()
+
+
+def test_the_password_before_is_not_tried_again_and_again_while_the_new_one_must_wait(bmc, register, until):
+    RECORD.refused(f"bmc 127.0.0.1 {bmc.port}")
+    bmc.lose = "PATCH .*"
+    card = register(bmc)
+    settle()
+    bmc.lose = ""
+    again()
+    assert "the BMC would lock the account" in Run.objects.get(resource=card).sentence
+    later()
+    until(card, state="active")
+    assert ResourceCredential.objects.get(resource=card).secrets["password"] == bmc.password
+
+
+def test_a_password_that_the_bmc_lets_expire_is_replaced_and_not_given_back(bmc, register, until, root):
+    bmc.set(ours := "Our-own.Password1")
+    bmc.factory = True  # the account must change its password
+    card = until(register(bmc, config={"return_credential": ""}, credential={"password": ours}), state="active")
+    first, bmc.factory = bmc.password, True
+    resources.change_registration(root, card.pk, {"serial": SERIAL, "bmc": bmc.access(), "name": "again"})
+    again()
+    until(card, state="active", name="again")
+    assert bmc.password not in (first, ours)
+    resources.retire(root, card.pk)
+    until(card, state="destroyed")
+    assert bmc.password == ours, "not the first generated one, which nobody knows"
+
+
+def test_a_registration_that_is_corrected_during_the_enrolment_loses_no_password(bmc, register, until, root):
+    card = register(bmc, host="nowhere")
+    settle()
+    generated = bmc.password
+    assert generated != FACTORY
+    resources.change_registration(root, card.pk, {"host": None})
+    until(card, state="active")
+    assert bmc.password == generated
+    resources.retire(root, card.pk)
+    until(card, state="destroyed")
+    assert bmc.password == RETURNED
+
+
+def test_a_password_that_an_operator_has_set_later_is_kept(bmc, register, until, root):
+    card = until(register(bmc), state="active")
+    bmc.set("Our-own.Password1")
+    ResourceCredential.objects.get(resource=card).delete()
+    ResourceCredential.objects.create(resource=card, secrets={"password": "Our-own.Password1"})
+    resources.retire(root, card.pk)
+    until(card, state="destroyed")
+    assert bmc.password == "Our-own.Password1"
+
+
+def test_a_card_whose_new_password_was_never_set_is_handed_back(bmc, register, until, root):
+    card = until(register(bmc), state="active")
+    bmc.set(before := "The-one.Before.it1")
+    Resource.objects.filter(pk=card.pk).update(facts={**card.facts, "password": "pending"})
+    card.refresh_from_db()
+    card.secrets = {**card.secrets, "former_password": before}
+    card.save(update_fields=["secrets"])
+    resources.retire(root, card.pk)
+    until(card, state="destroyed")
+    assert bmc.password == RETURNED
+
+
 def test_a_password_of_the_operator_is_kept(bmc, register, until, root):
     bmc.set("Our-own.Password1")
     card = until(register(bmc, credential={"password": "Our-own.Password1"}), state="active")
@@ -318,6 +386,27 @@ def test_a_card_is_part_of_its_host(bmc, register, until, blueprint, root, named
     again()
     until(card, state="active")
     assert (card.part_of_id, card.attributes["host"]) == (host.pk, "h1")
+
+
+def test_a_card_that_is_moved_does_not_stay_part_of_the_host_before(bmc, register, until, blueprint, root):
+    blueprint("hosts", kind="fake", resource_type="host", config={"provider": "hosts"}, max_resources=0)
+    host = Resource.objects.get(pk=resources.register(root, "hosts", {"name": "h1", "identity": "h1"}).id)
+    until(host, state="active")
+    card = until(register(bmc, host="h1"), state="active")
+    assert card.part_of_id == host.pk
+    given = {"serial": SERIAL, "bmc": bmc.access()}
+    resources.change_registration(root, card.pk, {**given, "host": "h2"})
+    again()
+    card.refresh_from_db()
+    assert card.part_of_id is None
+    assert Event.objects.filter(resource=card, message__contains="in host h2, but no host has this name").exists()
+    resources.change_registration(root, card.pk, {**given, "host": "h1"})
+    again()
+    until(card, part_of_id=host.pk)
+    resources.change_registration(root, card.pk, {"host": None})
+    again()
+    until(card, part_of_id=None)
+    assert "host" not in card.attributes
 
 
 def test_the_sessions_of_a_card_are_all_ended(bmc, register, until):

@@ -42,6 +42,8 @@ def test_dpf_takes_the_lock_that_the_enrolment_takes():
     assert isinstance(wanted, Need)
     assert actions.lock_card(of_dpf(card), {}) == wanted
     assert [lock.candidates for lock in wanted.locks] == [("MT1",)]
+    typed = replace(enrolled, resource=resource(registration={"serial": "mt1"}))
+    assert enrolment.lock(typed, {}) == wanted, "case does not count"
     held = replace(enrolled, locks={wanted.locks[0].name: "MT1"})
     assert enrolment.lock(held, {}) == Ready()
 
@@ -56,7 +58,7 @@ def test_a_card_without_serial_number_is_locked_by_its_place():
     card = resource(type="dpu_card", identity="h1/0000-04-00")
     wanted = actions.lock_card(of_dpf(card), {})
     assert isinstance(wanted, Need)
-    assert wanted.locks[0].candidates == ("h1/0000-04-00",)
+    assert wanted.locks[0].candidates == ("H1/0000-04-00",)
 
 
 @pytest.mark.parametrize(

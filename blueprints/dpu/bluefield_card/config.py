@@ -46,7 +46,7 @@ class Config(Fields):
 
 
 def _serial(text: str) -> str:
-    plain = text.strip()
+    plain = text.strip().upper()
     if not identity(plain):
         raise ValueError("enter the serial number that is printed on the card; placeholders are refused")
     return plain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from blueprints.answers import Answer, Hold, Json, Ready, Wait
 from blueprints.bluefield import hold_card, usual_memory_gib
@@ -19,13 +19,17 @@ from blueprints.identities import real
 from blueprints.specs import ResourceView, Spec
 
 Login = Mapping[str, str]
-PASSWORD, FORMER = "password", "former_password"
-"""The fact that says whether a generated password is in use, and the secret with the password before it."""
+PASSWORD, GENERATED, FORMER, KNOWN = "password", "generated_password", "former_password", "known_password"
+"""The fact that says whether the generated password is known to be set, which `_state` reads, and the names of secrets:
+the generated password, the one before it, and the last one that operators know. The latter two differ if a BMC has
+demanded another password in place of a generated one."""
+_REFUSED = "refused"
+"""In a memo: the number of logins of a step that the BMC has refused, the likeliest first. None is tried twice."""
 
 
 def serial_of(spec: Spec) -> str:
     """Return the serial number with which the card is registered."""
-    return str(spec.resource.registration["serial"]).strip()
+    return str(spec.resource.registration["serial"]).strip().upper()
 
 
 def lock(spec: Spec, memo: Json) -> Answer:
@@ -60,43 +64,68 @@ def own(resource: ResourceView) -> Login:
     return {"username": configured(resource)["username"], **given} if "password" in given else {}
 
 
+def _state(resource: ResourceView) -> str:
+    """Return PENDING or SET if the card's own password is a generated one; empty if operators know it.
+
+    The facts of a card are lost if its registration is corrected before it is enrolled, and the secrets are not. Then
+    nobody knows whether the password was set.
+    """
+    generated = resource.secrets.get(GENERATED)
+    if not generated or own(resource).get("password") != generated:
+        return ""
+    return SET if resource.facts.get(PASSWORD) == SET else PENDING
+
+
 def former(resource: ResourceView) -> Login:
     """Return the login that a generated password replaces."""
     account = own(resource).get("username") or configured(resource)["username"]
     return {"username": account, "password": resource.secrets.get(FORMER) or configured(resource)["password"]}
 
 
-def _logins(resource: ResourceView) -> Iterator[Login]:
+def _logins(resource: ResourceView) -> list[Login]:
     """Return the logins that may be right, the likeliest first. More than one only if a worker may have died."""
-    if resource.facts.get(PASSWORD) == PENDING:
-        yield former(resource)
-    yield own(resource) or configured(resource)
+    current = own(resource) or configured(resource)
+    return [former(resource), current] if _state(resource) == PENDING else [current]
+
+
+def _next(logins: list[Login], memo: Json) -> Login:
+    """Return the login to try now: the first that was not refused. The last, if operators have shortened the list."""
+    return logins[min(int(memo.get(_REFUSED, 0)), len(logins) - 1)]
+
+
+def _after(refusal: BmcLoginRefused, memo: Json, logins: int) -> Wait:
+    """Return the answer that tries the next login of a step. Raises the refusal if it was that of the last one.
+
+    It is committed which login was refused. Otherwise, a step whose second login must wait would try the first again,
+    and the refusals of the first would keep the second waiting for ever.
+    """
+    refused = int(memo.get(_REFUSED, 0)) + 1
+    if refused >= logins:
+        raise refusal
+    return Wait(after=0.0, memo={_REFUSED: refused})
 
 
 @bmc_told
 def log_in(spec: Spec, memo: Json) -> Answer:
     """Try the login, and find out whether its password must be replaced."""
-    refusal: BmcLoginRefused | None = None
-    for login in _logins(spec.resource):
-        try:
-            with opened(spec.resource, login, spec.deadline * 0.4) as session:
-                known = None if session.must_change_password else session.login()
-                expired = session.must_change_password
-        except BmcLoginRefused as error:
-            refusal = error
-            continue
-        if known is not None and known.missing:
-            raise NeedsOperator(
-                f"The account {known.user} of the BMC lacks the privileges {', '.join(known.missing)}.",
-                hint=f"It has the role {known.role or 'unknown'}.",
-            )
-        replace = expired or login["password"] == FACTORY["password"]
-        facts: Json = {"replace_password": replace}
-        if login == own(spec.resource) and spec.resource.facts.get(PASSWORD) == PENDING:
-            facts[PASSWORD] = SET  # by a worker that died before it could say so
-        return Ready(facts=facts, log=f"logged in to the BMC as {login['username']}")
-    assert refusal is not None
-    raise refusal
+    logins = _logins(spec.resource)
+    login = _next(logins, memo)
+    try:
+        with opened(spec.resource, login, spec.deadline * 0.9) as session:
+            known = None if session.must_change_password else session.login()
+            expired = session.must_change_password
+    except BmcLoginRefused as error:
+        return _after(error, memo, len(logins))
+    if known is not None and known.missing:
+        raise NeedsOperator(
+            f"The account {known.user} of the BMC lacks the privileges {', '.join(known.missing)}.",
+            hint=f"It has the role {known.role or 'unknown'}.",
+        )
+    replace = expired or login["password"] == FACTORY["password"]
+    facts: Json = {"replace_password": replace}
+    if login == own(spec.resource) and _state(spec.resource) == PENDING:
+        facts[PASSWORD] = SET  # by a worker that died before it could say so
+    return Ready(facts=facts, log=f"logged in to the BMC as {login['username']}")
 
 
 def choose_password(spec: Spec, memo: Json) -> Answer:
@@ -105,12 +134,13 @@ def choose_password(spec: Spec, memo: Json) -> Answer:
     One that was stored before is kept, because it may have been set by a worker that died.
     """
     resource = spec.resource
-    if not resource.facts.get("replace_password") or resource.facts.get(PASSWORD) == PENDING:
+    if not resource.facts.get("replace_password") or _state(resource) == PENDING:
         return Ready()
     login = own(resource) or configured(resource)
+    known, made = _known(resource) if _state(resource) == SET else login, new_password()
     return Ready(
-        own_credential={"username": login["username"], "password": new_password()},
-        secrets={FORMER: login["password"]}, facts={PASSWORD: PENDING},
+        own_credential={"username": login["username"], "password": made}, facts={PASSWORD: PENDING},
+        secrets={GENERATED: made, FORMER: login["password"], KNOWN: known["password"]},
     )  # fmt: skip
 
 
@@ -118,14 +148,15 @@ def choose_password(spec: Spec, memo: Json) -> Answer:
 def replace_password(spec: Spec, memo: Json) -> Answer:
     """Set the stored password at the BMC, and log in with it."""
     resource = spec.resource
-    if resource.facts.get(PASSWORD) != PENDING:
+    if _state(resource) != PENDING:
         return Ready()
     given = own(resource)
-    try:
-        with opened(resource, former(resource), spec.deadline * 0.4) as session:
-            session.set_password(given["password"])
-    except BmcLoginRefused:
-        pass  # a worker that died has set it, which the next login shows
+    if not memo:
+        try:
+            with opened(resource, former(resource), spec.deadline * 0.4) as session:
+                session.set_password(given["password"])
+        except BmcLoginRefused as error:
+            return _after(error, memo, 2)  # a worker that died has set it, which the next login shows
     with opened(resource, given, spec.deadline * 0.4):
         facts = {PASSWORD: SET, "replace_password": False}
         return Ready(facts=facts, log="replaced the password of the BMC by a generated one")
@@ -160,11 +191,11 @@ def host_of(spec: Spec) -> str:
     """Return the name or serial number of the host that the card is in, as the registration or the config says."""
     given = Registration.model_validate(spec.resource.registration)
     config: Config = spec.config
-    return given.host or config.hosts.get(given.serial, "")
+    return given.host or {name.strip().upper(): host for name, host in config.hosts.items()}.get(given.serial, "")
 
 
 def place(spec: Spec, memo: Json) -> Answer:
-    """Make the card part of its host."""
+    """Make the card part of its host, and of no other, also if it was moved."""
     return Ready(host=host_of(spec))
 
 
@@ -184,29 +215,47 @@ def check_place(spec: Spec, memo: Json) -> Answer:
 def hand_back(spec: Spec, memo: Json) -> Answer:
     """Replace a generated password by one that people know, as nobody can read it after the card is removed."""
     resource = spec.resource
-    if resource.facts.get(PASSWORD) not in (PENDING, SET) or not own(resource):
+    if not _state(resource):
         return Ready()
-    known = _known(resource)
+    known = _returned(resource)
+    logins = _possible(resource, known)
+    login = _next(logins, memo)
     try:
-        with opened(resource, own(resource), spec.deadline * 0.4) as session:
+        with opened(resource, login, spec.deadline * 0.9) as session:
+            if login["password"] == known["password"]:
+                return Ready(log="the BMC has no generated password")
             if len(known["password"]) < SHORTEST:
                 return _left(spec, known)
-            if not memo:  # committed before the change, so that a worker that follows knows which password to expect
-                return Wait(after=0.0, memo={"setting": True})
             session.set_password(known["password"])
             return Ready(log="replaced the generated password of the BMC by the one that cards are handed back with")
-    except BmcLoginRefused:
-        # It was never set, or it has been replaced by a worker that died.
-        expected = former(resource) if resource.facts[PASSWORD] == PENDING and not memo else known
-        with opened(resource, expected, spec.deadline * 0.4):
-            return Ready(log="the BMC has no generated password")
+    except BmcLoginRefused as error:
+        return _after(error, memo, len(logins))
+
+
+def _possible(resource: ResourceView, known: Login) -> list[Login]:
+    """Return the logins that a BMC may have when its card is removed, the likeliest first.
+
+    The own one may never have been set, and a worker that died may have replaced it by the known one.
+    """
+    before = [former(resource)] if _state(resource) == PENDING else []
+    found: list[Login] = []
+    for login in (own(resource), *before, known):
+        if login not in found:
+            found.append(login)
+    return found
 
 
 def _known(resource: ResourceView) -> Login:
+    """Return the last login that operators know."""
+    account = former(resource)
+    return {**account, "password": resource.secrets.get(KNOWN) or account["password"]}
+
+
+def _returned(resource: ResourceView) -> Login:
     """Return the login with which the card is handed back."""
     config: Config = resource.blueprint.config
     given = resource.blueprint.credentials.get(config.return_credential, {})
-    return {**former(resource), **({"password": given["password"]} if given.get("password") else {})}
+    return {**_known(resource), **({"password": given["password"]} if given.get("password") else {})}
 
 
 def _left(spec: Spec, known: Login) -> Answer:

@@ -346,7 +346,7 @@ def _keep(run: Run, answer: Ready) -> None:
         retirement.search_again(run.resource_id)
     if answer.own_credential:
         provision.add_to_credential(run.resource_id, answer.own_credential)
-    if answer.host:
+    if answer.host is not None:
         provision.place_in_host(run.resource_id, answer.host)
     if answer.power:
         resource_phases.keep_power(run.resource_id, answer.power)

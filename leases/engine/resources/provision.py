@@ -290,12 +290,14 @@ def add_to_credential(resource_id: int, chosen: Mapping[str, Any]) -> None:
 
 
 def place_in_host(resource_id: int, name: str) -> None:
-    """Make a resource part of the host with this name or serial number, unless none or several have it."""
+    """Make a resource part of the host with this name or serial number; of none, if none or several have it.
+
+    A resource must not stay in the host that it was in before, because that would be rebooted for it.
+    """
     hosts = Resource.objects.filter(type="host", gone_at=None).exclude(pk=resource_id)
     of_serial = Q(identities__namespace__startswith="serial", identities__value=name)
-    found = list(hosts.filter(Q(name=name) | of_serial).distinct()[:2])
-    if len(found) == 1:
-        Resource.objects.filter(pk=resource_id).exclude(part_of=found[0].pk).update(part_of=found[0].pk)
+    found = list(hosts.filter(Q(name=name) | of_serial).distinct()[:2]) if name else []
+    Resource.objects.filter(pk=resource_id).update(part_of=found[0].pk if len(found) == 1 else None)
 
 
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:
