@@ -321,3 +321,17 @@ def host_of(resource_id: int) -> int:
 def reserve(lease_id: int, hosts: Sequence[int]) -> bool:
     """Reserve a host, with everything below it, for the group of a lease. Return whether a host was reserved."""
     return bool(run(RESERVE.format(suits="r.id = ANY(%s)"), (lease_id, list(hosts))))
+
+
+_LOCK = """
+    WITH RECURSIVE up AS (
+        SELECT id, part_of_id FROM leases_resource WHERE id = ANY(%s)
+        UNION SELECT r.id, r.part_of_id FROM up JOIN leases_resource r ON r.id = up.part_of_id),
+    deep AS MATERIALIZED (
+        SELECT u.id, (SELECT count(*) FROM drydock_above(u.id)) AS depth FROM up u)
+    SELECT 1 FROM leases_resource r JOIN deep d ON d.id = r.id ORDER BY d.depth DESC, r.id FOR NO KEY UPDATE OF r"""
+
+
+def lock(resource_ids: Sequence[int]) -> None:
+    """Lock the resources and what they are part of: parts before wholes, as the triggers do, then by id."""
+    rows(_LOCK, (list(resource_ids),))
