@@ -419,3 +419,13 @@ def test_a_build_for_a_group_without_this_rule_goes_on_when_the_group_ends(hosts
     finish(3)
     assert states(found) == ["destroyed", "destroyed"]
     assert Resource.objects.get(name=dpu).state == "active"
+
+
+@pytest.mark.parametrize("same", ["host", ""])
+def test_only_a_group_in_one_host_leases_a_host_whole_around_an_idle_dpu(hosts, dpus, group, ask, until, same):
+    hosts()
+    dpus()
+    free(until(ask("fake_reported"), state="active"))
+    found = group(HOST, DPU, same=same)
+    finish(2)
+    assert states(found) == (["active"] * 2 if same else ["pending"] * 2)

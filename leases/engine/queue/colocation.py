@@ -130,7 +130,7 @@ def _kinds(requests: Sequence[PlacementRequest]) -> tuple[list[PlacementRequest]
     kinds: list[PlacementRequest] = []
     kind_of = []
     for request in requests:
-        kind = replace(request, lease_id=None, avoided=())
+        kind = replace(request, lease_id=None, avoided=(), beside_idle=True)
         if kind not in kinds:
             kinds.append(kind)
         kind_of.append(kinds.index(kind))
@@ -151,7 +151,8 @@ def _hosts(
 ) -> list[_Host]:  # fmt: skip
     """Return the hosts that contain the given resources, with the resources in them that could serve each member.
 
-    A carrier on which such a resource already stands is left out, because it serves only once. Hosts without a resource for each member are left out unless `partly` is true.
+    A carrier on which such a resource already stands is left out, because it serves only once. Hosts without a resource
+    for each member are left out unless `partly` is true.
     """
     host_of = {below: host for host, below in rows(_TREES, (list(seeds),))} if seeds else {}
     inside = tuple(host_of)
