@@ -126,7 +126,7 @@ def searches(outlook: Outlook, rule: Rule, group: Sequence[int]) -> Iterator[_Se
     free = [_options(one, limit) for one in outlook.constructions]
     ever = [_options(one, limit, when_empty=True) for one in outlook.constructions]
     everywhere = [option.resource_id for found in ever for option in found]
-    failed = {pk for (pk,) in rows(_FAILED, (everywhere, list(group)))}
+    failed = {pk for (pk,) in rows(_FAILED, (everywhere, list(group)))} if everywhere else set()
     idle: dict[int, int] = dict(rows(_IDLE, (everywhere, list(group)))) if everywhere else {}
 
     def among(found: Sequence[Sequence[Option]], without: set[int]) -> Rule:
