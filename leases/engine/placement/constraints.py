@@ -258,9 +258,13 @@ def _is_free_below(placement: PlacementRequest) -> Sql:
     if placement.within:
         condition = Sql("(r.busy_below = 0 OR r.id = ANY(%s))", (list(placement.within),))
     found = Sql(f"({condition.text} OR NOT ({whole.text}))", condition.params + whole.params)
-    return (
-        Sql(f"({found.text} OR drydock_obstacle(r.id, TRUE) IS NULL)", found.params) if placement.beside_idle else found
-    )
+    if placement.beside_idle:
+        return Sql(f"({found.text} OR ({_CARRIES} AND drydock_obstacle(r.id, TRUE) IS NULL))", found.params)
+    return found
+
+
+_CARRIES = "EXISTS (SELECT FROM leases_resource c WHERE c.part_of_id = r.id AND c.child_count > 0)"
+"""False if no device of resource `r` carries anything. Saves most hosts the search for what stands below them."""
 
 
 def takes_all(placement: PlacementRequest) -> Sql:
