@@ -81,7 +81,8 @@ def request_group(
     With `host`, every lease is on the same host or on a device in that host. With `whole`, resources that are missing,
     such as a DPU, are also built on devices of that host, and all leases are granted once they are built. `near`
     implies `host`: with `prefer`, the free devices nearest one another are chosen; with `require`, the leases wait for
-    devices that share a place narrower than the host. A request with a `count` stands for that many leases. Raises what `request` raises.
+    devices that share a place narrower than the host. A request with a `count` stands for that many leases. Raises what
+    `request` raises.
     """
     rule = _rule(same, different, near)
     members = _members(given, keyed=idempotency_key is not None)

@@ -9,9 +9,11 @@ import pytest
 from leases.engine.core import database
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
+from leases.engine.scheduling import request
 from leases.models import Event, Lease, Resource, Run
 from leases.operations import installation
 from leases.reasons import Reason
+from leases.validation.requests import read
 from tests.dpf.conftest import Deaths, Lab
 from tests.dpus.api import BFB, FLAVOR, SET
 from tests.dpus.user import URL
@@ -69,6 +71,17 @@ def test_a_card_of_a_host_whose_other_dpu_is_idle_is_installed(lab, ask):
     release.release(first.pk, actor="ada")
     site.until(second, turns=200, state="active")
     assert host.reboots == ["drydock", "drydock"]
+
+
+def test_two_dpus_that_must_first_be_installed_in_one_host_are_one_request(lab, owner):
+    site = lab()
+    one, two = site.host("h1", "MT2400X00001"), site.host("h2", "MT2400X00002", "MT2400X00003")
+    site.discover()
+    _, ids = request.request_group([read({"type": "dpu"})] * 2, owner.pk, actor="ada", same="whole")
+    held = [site.until(Lease.objects.get(pk=pk), turns=200, state="active").resource for pk in ids]
+    assert {dpu.part_of.part_of.name for dpu in held} == {two.name}
+    assert [card.imaged for card in (*one.cards, *two.cards)] == [[], [URL], [URL]]
+    assert (one.reboots, two.reboots) == ([], ["drydock"])
 
 
 def test_an_installation_that_fails_is_begun_anew_with_a_reboot_of_its_own(lab, ask):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -14,7 +15,9 @@ from chaos.proof import tree_violations
 from drydock.core import clock
 from leases.engine.core.database import bound_lock_waits, rows
 from leases.engine.placement import claims
+from leases.engine.queue import groups
 from leases.engine.scheduling import request
+from leases.engine.scheduling.place import Outcome
 from leases.engine.upkeep import lease_checks, sweep
 from leases.messaging.inline import settle
 from leases.models import Budget, Event, Lease, Quota, Resource
@@ -132,13 +135,52 @@ def test_wholes_and_parts_leased_at_random_exclude_each_other_and_cause_no_deadl
     assert not Resource.objects.exclude(busy_below=0, closed_by=[], whole_lease_id=None).exists()
 
 
+def test_a_group_that_builds_in_a_host_waits_for_a_card_before_it_locks_the_host(blueprint, owner):
+    hosts = blueprint("hosts", max_resources=0)
+    pool = blueprint("cards", kind="fake_activated", max_resources=0)
+    carrier = {"name": "card", "type": "fake_activated"}
+    blueprint("dpus", kind="fake_reported", config={"provider": "dpus", "carrier": carrier})
+    there = {"state": "active", "origin": "discovered"}
+    host = Resource.objects.create(blueprint=hosts, type="fake", name="lab", **there)
+    first, second = (
+        Resource.objects.create(blueprint=pool, type="fake_activated", name=name, part_of=host, **there)
+        for name in ("first", "second")
+    )
+    asked = [read({"type": "fake_reported"})] * 2
+    _, ids = request.request_group(asked, owner.pk, actor="ada", same="whole")
+    group = Lease.objects.get(pk=ids[0]).group_id
+    with psycopg.connect(**_connection()) as claim, ThreadPoolExecutor(1) as worker:
+        claim.execute("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (second.pk,))
+        advanced = worker.submit(_advance, group)
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        end = clock.monotonic() + 30
+        while not rows(waiting):
+            assert clock.monotonic() < end
+            assert not advanced.done()
+            clock.sleep(0.01)
+        claim.execute("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE NOWAIT", (host.pk,))
+        claim.rollback()
+        assert advanced.result(30) is Outcome.NO_ROOM
+    assert set(Resource.objects.filter(type="fake_reported").values_list("part_of", flat=True)) == {first.pk, second.pk}
+
+
+def _advance(group_id):
+    try:
+        return groups.advance(group_id)
+    finally:
+        connection.close()
+
+
+def _connection():
+    given = connection.get_connection_params()
+    return {key: given[key] for key in ("host", "port", "user", "password", "dbname") if given.get(key)}
+
+
 def test_reservations_are_given_up_without_waiting_for_a_lock(eight_slots, ask):
     resource, lease = Resource.objects.get(), ask(slots=8)
     waits = ask(slots=8)
     Resource.objects.filter(pk=resource.pk).update(reserved_for=waits)
-    given = connection.get_connection_params()
-    known = {key: given[key] for key in ("host", "port", "user", "password", "dbname") if given.get(key)}
-    with psycopg.connect(**known) as other:
+    with psycopg.connect(**_connection()) as other:
         other.execute("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource.pk,))
         with transaction.atomic():
             bound_lock_waits()

@@ -12,6 +12,7 @@ from leases.engine.core import workers
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.engine.scheduling import request
+from leases.engine.upkeep import sweep
 from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share
 from leases.operations import callers, leases, resources
@@ -403,3 +404,28 @@ def test_a_group_stays_with_a_host_that_does_not_answer_for_a_moment_after_the_b
     Resource.objects.filter(pk=host.pk).update(suspect_since=None)
     finish(2)
     assert names(found) == ["one", *carried("one-card-1")]
+
+
+def test_a_build_for_a_group_without_this_rule_goes_on_when_the_group_ends(hosts, dpus, group):
+    hosts()
+    dpus({"does": "slow", "at": "build.verify", "polls": 1, "after": 600}, max_resources=1)
+    found = group(DPU, DPU, same="")
+    settle()
+    (dpu,) = carried("lab-card-1")
+    free(found[0])
+    for _ in range(2):
+        sweep.sweep()
+        settle()
+    finish(3)
+    assert states(found) == ["destroyed", "destroyed"]
+    assert Resource.objects.get(name=dpu).state == "active"
+
+
+@pytest.mark.parametrize("same", ["host", ""])
+def test_only_a_group_in_one_host_leases_a_host_whole_around_an_idle_dpu(hosts, dpus, group, ask, until, same):
+    hosts()
+    dpus()
+    free(until(ask("fake_reported"), state="active"))
+    found = group(HOST, DPU, same=same)
+    finish(2)
+    assert states(found) == (["active"] * 2 if same else ["pending"] * 2)

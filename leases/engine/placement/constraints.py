@@ -167,6 +167,8 @@ class PlacementRequest:
     not_parents: tuple[int, ...] = ()
     choose: str = ""
     """The rule for choosing between blueprints that could build. If empty, the default of the installation is used."""
+    beside_idle: bool = False
+    """Whether idle resources that are built on devices may stand below a resource that the request takes whole."""
     also: tuple[PlacementRequest, ...] = ()
     """Constraints of other leases in the group that must share the resource."""
     carriers: int | None = None
@@ -250,17 +252,19 @@ def _is_free_below(placement: PlacementRequest) -> Sql:
     """Return an SQL condition that is true unless the request takes the whole resource, and something below is in use.
 
     `busy_below` also counts the leases of idle resources on their carriers, which do not prevent the lease. They are
-    looked at for groups only, because these may include such a resource.
+    looked at for groups in one host only, because these may include such a resource, and because no index knows them.
     """
-    condition = Sql("r.busy_below = 0")
-    if placement.group:
-        condition = Sql(
-            "(r.busy_below = 0 OR r.id = ANY(%s) OR drydock_obstacle(r.id, TRUE) IS NULL)", (list(placement.within),)
-        )
-    elif placement.within:
+    condition, whole = Sql("r.busy_below = 0"), takes_all(placement)
+    if placement.within:
         condition = Sql("(r.busy_below = 0 OR r.id = ANY(%s))", (list(placement.within),))
-    whole = takes_all(placement)
-    return Sql(f"({condition.text} OR NOT ({whole.text}))", condition.params + whole.params)
+    found = Sql(f"({condition.text} OR NOT ({whole.text}))", condition.params + whole.params)
+    if placement.beside_idle:
+        return Sql(f"({found.text} OR ({_CARRIES} AND drydock_obstacle(r.id, TRUE) IS NULL))", found.params)
+    return found
+
+
+_CARRIES = "EXISTS (SELECT FROM leases_resource c WHERE c.part_of_id = r.id AND c.child_count > 0)"
+"""False if no device of resource `r` carries anything. Saves most hosts the search for what stands below them."""
 
 
 def takes_all(placement: PlacementRequest) -> Sql:

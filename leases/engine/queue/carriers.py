@@ -126,7 +126,7 @@ def searches(outlook: Outlook, rule: Rule, group: Sequence[int]) -> Iterator[_Se
     free = [_options(one, limit) for one in outlook.constructions]
     ever = [_options(one, limit, when_empty=True) for one in outlook.constructions]
     everywhere = [option.resource_id for found in ever for option in found]
-    failed = {pk for (pk,) in rows(_FAILED, (everywhere, list(group)))}
+    failed = {pk for (pk,) in rows(_FAILED, (everywhere, list(group)))} if everywhere else set()
     idle: dict[int, int] = dict(rows(_IDLE, (everywhere, list(group)))) if everywhere else {}
 
     def among(found: Sequence[Sequence[Option]], without: set[int]) -> Rule:
@@ -242,13 +242,15 @@ _UNRESERVE = """
 def _prepare(found: list[PendingLease], chosen: list[Option], outlook: Outlook, *, build: bool) -> None:
     """Reserve the chosen resources and their host, and begin the builds. Raises Busy if one was taken meanwhile.
 
-    Locks blueprints by id, and then resources from the parts to the host, as claims do.
+    Locks blueprints by id, and then all resources, the parts before the host: an insert below one card locks the host, and
+    a claim of another card waits for the host while it holds that card.
     """
     group, kept = [one.id for one in found], list[int]()
     pairs = list(zip(found, chosen, strict=True))
     to_build = [(member, option) for member, option in pairs if option.is_carrier] if build else []
     for pk in sorted({outlook.of(member.id).decision.blueprint_id for member, _ in to_build}):
         lock_blueprint(pk)
+    colocation.lock([option.resource_id for option in chosen])
     for member, option in to_build:
         kept.append(_build(member, option, outlook.of(member.id), group))
     for member, option in pairs:

@@ -130,7 +130,7 @@ def _kinds(requests: Sequence[PlacementRequest]) -> tuple[list[PlacementRequest]
     kinds: list[PlacementRequest] = []
     kind_of = []
     for request in requests:
-        kind = replace(request, lease_id=None, avoided=())
+        kind = replace(request, lease_id=None, avoided=(), beside_idle=True)
         if kind not in kinds:
             kinds.append(kind)
         kind_of.append(kinds.index(kind))
@@ -151,7 +151,8 @@ def _hosts(
 ) -> list[_Host]:  # fmt: skip
     """Return the hosts that contain the given resources, with the resources in them that could serve each member.
 
-    A carrier on which such a resource already stands is left out, because it serves only once. Hosts without a resource for each member are left out unless `partly` is true.
+    A carrier on which such a resource already stands is left out, because it serves only once. Hosts without a resource
+    for each member are left out unless `partly` is true.
     """
     host_of = {below: host for host, below in rows(_TREES, (list(seeds),))} if seeds else {}
     inside = tuple(host_of)
@@ -321,3 +322,17 @@ def host_of(resource_id: int) -> int:
 def reserve(lease_id: int, hosts: Sequence[int]) -> bool:
     """Reserve a host, with everything below it, for the group of a lease. Return whether a host was reserved."""
     return bool(run(RESERVE.format(suits="r.id = ANY(%s)"), (lease_id, list(hosts))))
+
+
+_LOCK = """
+    WITH RECURSIVE up AS (
+        SELECT id, part_of_id FROM leases_resource WHERE id = ANY(%s)
+        UNION SELECT r.id, r.part_of_id FROM up JOIN leases_resource r ON r.id = up.part_of_id),
+    deep AS MATERIALIZED (
+        SELECT u.id, (SELECT count(*) FROM drydock_above(u.id)) AS depth FROM up u)
+    SELECT 1 FROM leases_resource r JOIN deep d ON d.id = r.id ORDER BY d.depth DESC, r.id FOR NO KEY UPDATE OF r"""
+
+
+def lock(resource_ids: Sequence[int]) -> None:
+    """Lock the resources and what they are part of: parts before wholes, as the triggers do, then by id."""
+    rows(_LOCK, (list(resource_ids),))

@@ -385,7 +385,7 @@ def choose(requests: list[PlacementRequest], rule: Rule) -> list[Option] | None:
 
 def _take(group_id: int, found: list[PendingLease], chosen: list[Option], rule: Rule) -> Outcome:
     ids = tuple(option.resource_id for option in chosen)
-    _lock(ids)
+    colocation.lock(ids)
     for member, option in zip(found, chosen, strict=True):
         within = (*member.placement.within, *ids)
         room = claims.find(replace(member.placement, only_resources=(option.resource_id,), within=within))
@@ -415,20 +415,6 @@ def _within_quotas(found: list[PendingLease], amounts: list[Amounts]) -> bool:
     if excess is not None:
         quotas.park([member.id for member in found], excess)
     return excess is None
-
-
-_LOCK = """
-    WITH RECURSIVE up AS (
-        SELECT id, part_of_id FROM leases_resource WHERE id = ANY(%s)
-        UNION SELECT r.id, r.part_of_id FROM up JOIN leases_resource r ON r.id = up.part_of_id),
-    deep AS MATERIALIZED (
-        SELECT u.id, (SELECT count(*) FROM drydock_above(u.id)) AS depth FROM up u)
-    SELECT 1 FROM leases_resource r JOIN deep d ON d.id = r.id ORDER BY d.depth DESC, r.id FOR NO KEY UPDATE OF r"""
-
-
-def _lock(resource_ids: Sequence[int]) -> None:
-    """Lock the resources and what they are part of: parts before wholes, as the triggers do, then by id."""
-    rows(_LOCK, (list(resource_ids),))
 
 
 _OLDER = """

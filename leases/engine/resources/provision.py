@@ -329,6 +329,8 @@ def join_carrier(current: Run) -> None:
     From then on whatever closes the carrier, or what that is part of, closes the resource too.
     """
     resource = current.resource
+    if not isinstance(registry.kind(resource.blueprint.kind), Carried):
+        return
     asked = specs.asked(resource.blueprint.kind, current.asked) if current.asked else None
     lease = carrier_lease(resource.blueprint, asked)
     if lease is None:

@@ -49,6 +49,7 @@ def needed() -> int:
 _UNWANTED = """
     SELECT r.id FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id
     JOIN leases_lease l ON l.id = (n.asked ->> 'lease')::bigint
+    JOIN leases_leasegroup g ON g.id = l.group_id AND g.same = 'whole'
     WHERE n.phase = 'build' AND n.lease_id IS NULL AND NOT n.cancel_wanted AND r.state = 'pending' AND r.origin = 'built'
         AND r.part_of_id IS NOT NULL AND r.used_slots = 0 AND r.reserved_for_id IS NULL
         AND l.state IN ('released', 'destroyed', 'broken') AND NOT EXISTS (
@@ -56,7 +57,7 @@ _UNWANTED = """
 
 
 def unwanted() -> int:
-    """Cancel builds on carriers for groups that have ended, because each holds a device and maintains its host."""
+    """Cancel builds on carriers for groups with `same: whole` that have ended, because each holds a device and maintains its host."""
     cancel = partial(
         retirement.retire_idle, reason=Reason.CANCELLED, message="No lease needs this resource any more.", unwanted=True
     )
