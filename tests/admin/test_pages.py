@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 
 import pytest
 from django.contrib import admin
@@ -38,6 +39,7 @@ from leases.models import (
     Lease,
     LeaseEvidence,
     LeaseGroup,
+    LoginAttempt,
     Part,
     Quota,
     ReportedHardware,
@@ -134,6 +136,9 @@ def many(lease, count):
     SensorReport.objects.bulk_create(
         SensorReport(resource=resource, at=Now(), longest_gap=60, power_watts=n, readings=[["Fan", n, "RPM", "ok"]])
         for n in range(count)
+    )
+    LoginAttempt.objects.bulk_create(
+        LoginAttempt(place=f"10.0.0.{n}:443", slot=0, token=uuid.uuid4(), refused=True) for n in range(count)
     )
     Console.objects.get_or_create(lease=lease, resource=resource)
     printed = ConsoleOutput.objects.count()

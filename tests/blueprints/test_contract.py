@@ -113,8 +113,8 @@ def test_capabilities_are_read_off_the_classes() -> None:
     assert capabilities(_Least()) == frozenset()
     assert capabilities(_Built()) == {"builds", "checks"}
     fake = {
-        "builds", "registers", "discovers", "checks", "powers", "updates", "lists", "reboots", "resizes", "tags",
-        "consoles", "acts",
+        "builds", "carried", "registers", "discovers", "checks", "powers", "updates", "lists", "reboots", "resizes",
+        "tags", "consoles", "acts",
     }  # fmt: skip
     assert capabilities(Fake()) == fake
     assert capabilities(FakeActivated()) == fake | {"activates", "cleans", "controls"}
