@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from blueprints.models import Blueprint, Credential
 from drydock.core.errors import DrydockError, NotAllowed, NotFound
-from drydock_client.values import BlueprintChange
+from drydock_client.values import BlueprintChange, DpuChart, DpuPort
 from leases.local import LocalClient
 from leases.operations import leases, permissions
 from leases.operations.callers import caller
@@ -54,13 +54,21 @@ _COLUMNS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 CHANGES = tuple(BlueprintChange(**{column: value}) for column, found in _COLUMNS.items() for value in found)
 
+_CHART = {"repository": "oci://charts.example.org/doca", "name": "firewall", "version": "1.2.0"}
+CHART = DpuChart(**_CHART)
+CHARTS = tuple(DpuChart(**{**_CHART, part: text}) for part in _CHART for text in TEXTS)
+PORTS: tuple[Any, ...] = (
+    *([DpuPort(name=text, port=1)] for text in TEXTS), *([DpuPort(name="a", port=number)] for number in NUMBERS),
+    *([DpuPort(name="a", port=1, protocol=text)] for text in TEXTS), [DpuPort(name="a", port=1)] * 2,
+)  # fmt: skip
+
 VALUES: dict[str, tuple[Any, ...]] = {
     "str": TEXTS, "int": NUMBERS, "float": SECONDS, "Mapping[str, Any]": MAPPINGS, "Mapping[str, str]": MAPPINGS,
     "Mapping[str, QuotaLimit]": tuple({"max_slots": number} for number in NUMBERS) + MAPPINGS
     + tuple({"max_ttl": span} for span in (*SECONDS, *TEXTS)), "dt.datetime": MOMENTS,
     "Words": WORDS, "Request": MAPPINGS, "Wanted": MAPPINGS, "Sequence[Request]": tuple([one] for one in MAPPINGS),
     "BlueprintChange": CHANGES, "Stream": TEXTS, "Collection[str]": tuple([text] for text in TEXTS),
-    "Sequence[str]": tuple([text] for text in TEXTS),
+    "Sequence[str]": tuple([text] for text in TEXTS), "DpuChart": CHARTS, "Sequence[DpuPort]": PORTS,
 }  # fmt: skip
 """Annotation -> what is tried for it; `| None` is left out."""
 SPARED = {"bool", "bytes", "Path", "Callable[[], bool]", "Callable[[str, bytes], None]", "Callable[[str], None]"}
@@ -96,14 +104,21 @@ SOUND: dict[str, dict[str, Any]] = {
     "wait_until_ended": {"timeout": 0.0}, "change_instance": {"act": "stop"}, "change_machine": {"act": "stop"},
     "settle_orphan": {"act": "destroy"}, "detach_console": {"session": NO_SESSION},
     "write_console": {"session": NO_SESSION, "sequence": 1, "content": b"a"},
+    "apply_dpu_service": {"name": "a", "chart": CHART}, "dpu_service": {"name": "b"},
+    "remove_dpu_service": {"name": "b"},
 }  # fmt: skip
 """Method -> arguments with which it works, beside `id`."""
 MADE_UP: dict[str, Any] = {"str": "a", "bool": True, "int": 1, "float": 1.0, "bytes": b"a", "Mapping[str, Any]": {}}
 """Annotation -> what a method that is not in SOUND is given where it has no default."""
-LEASES = {"extend": {"ttl": "10m"}, "heartbeat": {"heartbeat_limit": "10m"}}
+_OF_DPUS = ("dpu_services", "dpu_service", "apply_dpu_service", "remove_dpu_service")
+LEASES = {
+    "extend": {"ttl": "10m"}, "heartbeat": {"heartbeat_limit": "10m"},
+    **{name: {"type": "fake_activated"} for name in _OF_DPUS},
+}  # fmt: skip
 """Method -> what its lease is asked for with."""
 NOTHING_THERE = {
     "named",
+    "dpu_service",
     "remove_blueprint",
     "remove_budget",
     "remove_credential",
@@ -230,6 +245,8 @@ def known(blueprint, ask, until):
     Credential.objects.create(name="cloud", secrets={"key": "hush-hush"})
     shop = {"provider": "cloud", "credential": "cloud"}
     blueprint("shop", kind="fake_cloud", config=shop, resource_type="fake_cloud", enabled=False)
+    charts = [{"repository": CHART.repository, "name": CHART.name, "versions": [CHART.version]}]
+    blueprint("dpus", kind="fake_activated", config={"provider": "dpus", "charts": charts})
     client = LocalClient(caller(root))
     ids = dict.fromkeys(("job", "job_output", "cancel_job"), client.start_job(first.pk, ["true"]).id)
     ids |= dict.fromkeys(
