@@ -52,7 +52,7 @@ class Doubles:
         self._process.communicate(timeout=30)
 
     def told(self) -> dict[str, Any]:
-        """What the BMCs have seen up to now."""
+        """Return what the BMCs have counted so far."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

@@ -112,7 +112,7 @@ class Ready:
     erasures: tuple[Erasure, ...] = ()
     """Disks that the step has erased, or failed to erase. They are recorded together with the answer."""
     sensors: SensorReport | None = None
-    """What the sensors of the resource measured, or None if the step has not read them."""
+    """The readings of the resource's sensors, or None if the step has not read them."""
     evidence: tuple[Evidence, ...] = ()
     """Attestation evidence that the step has collected. It is kept with the lease that the step is for."""
     ends_phase: bool = False

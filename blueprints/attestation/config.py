@@ -1,4 +1,4 @@
-"""What a blueprint says about attestation, and what an operator registers for one host."""
+"""The settings for attestation of a blueprint, and the measurements that an operator registers for one host."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Attestation(Fields):
 
 
 class ExpectedEvidence(Fields):
-    """What the evidence of one host must show. What is omitted is recorded when the host is enrolled."""
+    """The values that the evidence of one host must show. Omitted ones are recorded when the host is enrolled."""
 
     tcti: str = Field(
         default="", pattern=f"{_TCTI}|^$", description="How its TPM is reached. Empty: as the blueprint says."

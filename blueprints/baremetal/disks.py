@@ -145,7 +145,7 @@ _SAME: tuple[_Same, ...] = (
     lambda one, other: _nameless(one) and _nameless(other) and _same("size_bytes", "model")(one, other),
     lambda one, other: _nameless(one) and _nameless(other) and _same("name")(one, other),
 )
-"""What makes two entries the same thing, the most certain first.
+"""Rules by which two entries are the same thing, the most certain first.
 
 Names change between boots. The namespaces of one NVMe controller have its serial number in common, and so may volumes
 of a RAID controller, which the size tells apart.

@@ -1,4 +1,4 @@
-"""What the BMC of a card says about it. Pure functions that call no BMC.
+"""Read facts about a card from the answers of its BMC. Pure functions that call no BMC.
 
 Written after the captured BlueField-3 (BMC firmware 24.07): its serial and part numbers end in blanks, its model is in
 Chassis/Card1, its mode in a BIOS attribute while the OEM resource has an empty one, names of attributes have blanks
@@ -20,7 +20,7 @@ from blueprints.bmc.inspection import text
 _MODES = {"dpumode": "dpu", "nicmode": "nic"}
 _NO_VALUE = ("", "unavailable", "unknown")
 _NO_IMAGE = re.compile(r"\Ano valid ", re.IGNORECASE)
-"""What the firmware inventory says in place of a version if there is no image, such as a golden image."""
+"""Words that the firmware inventory has in place of a version if there is no image, such as a golden image."""
 MOST = 100
 """Components of the firmware inventory, and values of each list, that are kept."""
 

@@ -23,7 +23,7 @@ _OLD_READINGS = (
 )
 """The lists in the resources Thermal and Power that sensors replace, with the key and the unit of a reading."""
 _MACHINE = ("", "Chassis", "SystemBoard")
-"""Where a PowerControl measures the whole machine. Others of the same machine are for its processors or its memory."""
+"""Physical contexts of a PowerControl for the whole machine. Others are for its processors or its memory."""
 _LOGS = ("sel", "iml", "eventlog", "log", "log1")
 """Ids of event logs, the best first: those of Dell, OpenBMC and others, of HPE, and of Supermicro."""
 _TASK_STATES: Mapping[str, Literal["running", "done", "failed"]] = {

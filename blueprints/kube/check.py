@@ -24,7 +24,7 @@ __all__ = ["Verdict", "accepted", "bundled", "check", "check_file", "read_crds"]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a set of CRDs says about one manifest."""
+    """The result of checking one manifest against a set of CRDs."""
 
     file: str
     number: int

@@ -23,7 +23,7 @@ from blueprints.kube.errors import CredentialInvalid
 from blueprints.kube.kubeconfig import Access, KubeconfigRefused, checked_pem, checked_server, parse
 
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes mounts the token of a pod's account. It renews the token while the pod runs."""
+"""The folder in which Kubernetes mounts the token of a pod's account. The token is renewed while the pod runs."""
 _MOST_FILE = 64 << 10
 _NAMESPACE = r"^$|^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
@@ -96,7 +96,7 @@ def read(fields: Mapping[str, Any]) -> Credential:
 
 @dataclass
 class Source:
-    """Where a connection gets its credential from, also after a 401 or once a token may have been renewed."""
+    """The source of a connection's credential. It is read again after a 401, or if a token may have been renewed."""
 
     credential: Credential
     again: Callable[[], Credential] | None = None

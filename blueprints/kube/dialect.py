@@ -1,4 +1,4 @@
-"""What one API server can express: its kinds, their fields, and which of them are required.
+"""Dialects: the kinds that one API server knows, their fields, and which of them are required.
 
 DPF 24.10 and 26.4 both call their API `v1alpha1`, and there are releases between them, so a version says nothing. A
 dialect is made from what the server itself says about fields, or from CRD files.

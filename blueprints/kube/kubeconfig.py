@@ -34,7 +34,7 @@ class KubeconfigRefused(ValueError):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Access:
-    """What is needed to connect to an API server. Kept in memory only."""
+    """The parameters of a connection to an API server. Kept in memory only."""
 
     server: str
     ca: str = ""

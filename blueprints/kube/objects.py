@@ -170,7 +170,7 @@ class Event:
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     resource_version: str
-    """Where a watch resumes after this event."""
+    """The resourceVersion from which a watch resumes after this event."""
     object: Object | None = None
     """None for bookmarks."""
 

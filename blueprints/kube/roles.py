@@ -17,7 +17,7 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What an account may do with the objects of a type. `names` limits it to some objects.
+    """A rule of a role: the verbs that an account may use on objects of a type. `names` limits it to some objects.
 
     The API server cannot limit `create` and `list` to names
     (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources).

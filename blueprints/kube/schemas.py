@@ -46,7 +46,7 @@ MOST_LEVELS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What is wrong with a manifest, by path."""
+    """The problems of a manifest, by path."""
 
     unknown: tuple[str, ...] = ()
     """Fields that the server does not have. A lenient server drops them."""

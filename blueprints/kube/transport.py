@@ -1,4 +1,4 @@
-"""What a cluster needs of a connection, and the meaning of an API server's answers."""
+"""The requests that a connection sends to an API server, and the errors that its answers mean."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a request does, for messages."""
+    """A phrase for messages, such as "list nodes"."""
 
     verb: str
     """As in roles: get, list, watch, create, patch, delete."""

@@ -40,7 +40,7 @@ _REFUSED_PAUSE = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Bookmark:
-    """Where a watch resumes. Store it together with the effects of the event that brought it."""
+    """The resourceVersion from which a watch resumes. Store it together with the effects of its event."""
 
     resource_version: str
     listed_at: float
@@ -114,7 +114,7 @@ class Follower:
 
     @property
     def bookmark(self) -> Bookmark | None:
-        """Where the watch resumes; None if a listing is needed first."""
+        """The bookmark from which the watch resumes; None if a listing is needed first."""
         return self._mark
 
     def next(self, now: float) -> ListNext | WatchNext:

@@ -38,7 +38,7 @@ class Port(Fields):
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What every call of a driver gets: how the switches are reached, and for how long the call may take."""
+    """The context of a driver's call: how the switches are reached, and how long the call may take."""
 
     settings: Any
     """An instance of the driver's Settings."""

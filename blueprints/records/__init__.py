@@ -1,3 +1,3 @@
-"""What steps report beside their results, to be kept: erasures, evidence, sensor readings, and refused logins."""
+"""Records that steps return with their results: erasures, evidence, sensor readings, and refused logins."""
 
 __all__ = ["erasures", "evidence", "logins", "sensors"]

@@ -19,6 +19,6 @@ class Evidence:
     """A TDX quote, or a file of evidence of a TPM (`drydock_client.attestation.write_tpm_evidence`)."""
     verdict: Verdict | TpmVerdict
     provider: str = ""
-    """What made the quote, as the host said."""
+    """The provider that made the quote, as reported by the host."""
     root: str = ""
     """SHA-256 of the trusted root certificate of TDX; empty for a TPM."""

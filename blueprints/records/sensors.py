@@ -1,4 +1,4 @@
-"""What the sensors of a machine measured, as a step reports it. Depends on no database, queue or provider."""
+"""Sensor readings of a machine, as a step reports them. Depends on no database, queue or provider."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SensorState: TypeAlias = Literal["ok", "warning", "critical", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class SensorReading:
-    """What one sensor of a machine measured."""
+    """A reading of one sensor of a machine."""
 
     name: str
     value: float | None = None

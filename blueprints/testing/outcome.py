@@ -37,7 +37,7 @@ class Position:
     """The facts that steps stored with the resource, whatever the phase (`Ready.resource_facts`)."""
     resource_secrets: Json = field(default_factory=dict)
     own_credential: Json = field(default_factory=dict)
-    """What steps stored in the resource's own credential (`Ready.own_credential`)."""
+    """The secrets that steps stored in the resource's own credential (`Ready.own_credential`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

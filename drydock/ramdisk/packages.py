@@ -29,7 +29,7 @@ TOOLS = (
     "dmidecode", "efibootmgr", "fdisk", "hdparm", "ipmitool", "nvme-cli", "pciutils", "qemu-utils", "tpm2-tools",
     "zstd",
 )  # fmt: skip
-"""What is used on disks, boot entries and TPMs."""
+"""Packages with the tools for disks, boot entries and TPMs."""
 BOOT = ("linux-image-amd64", "isolinux", "syslinux-common", "grub-efi-amd64-signed", "shim-signed")
 COMPONENTS = ("main", "non-free-firmware")
 """The components of Debian that are used if apt has them. Firmware of network cards is in the second."""

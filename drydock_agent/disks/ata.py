@@ -1,4 +1,4 @@
-"""What ATA disks support, and how they erase themselves: the commands of the security feature set, by hdparm.
+"""ATA disks: what they support, and their secure erase by the security feature set, with hdparm.
 
 The texts are those of `hdparm -I`, as in the function `identify` of hdparm 9.65.
 """
@@ -25,7 +25,7 @@ _DEFAULT_MINUTES, _LONGEST_MINUTES = 120, 48 * 60
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Features:
-    """What `hdparm -I` says about a disk."""
+    """The output of `hdparm -I` about a disk."""
 
     serial: str = ""
     model: str = ""

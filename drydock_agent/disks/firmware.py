@@ -1,4 +1,4 @@
-"""What a tenant leaves outside of the disks: entries of the firmware that start a program of theirs, and the TPM."""
+"""Remove what a tenant leaves outside of the disks: boot entries of the firmware, and keys in the TPM."""
 
 from __future__ import annotations
 

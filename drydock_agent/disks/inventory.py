@@ -179,7 +179,7 @@ def _zeroes(machine: Machine, folder: Path) -> bool:
 
 
 class _Uses:
-    """What the machine does with its disks: mounts, swap space, volumes on top of them."""
+    """The uses of the machine's disks: mounts, swap space, volumes on top of them."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

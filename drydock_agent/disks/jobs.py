@@ -149,7 +149,7 @@ class Jobs:
 
 
 class Journal:
-    """What a job stores about itself."""
+    """The stored state of a job."""
 
     def __init__(self, id: str, folder: Path) -> None:
         self._folder = folder

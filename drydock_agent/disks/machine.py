@@ -19,7 +19,7 @@ _TEXT, _OUTPUT, _PIECE = 1 << 20, 4 << 20, 1 << 16
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Output:
-    """What a tool printed, and its exit code."""
+    """The output of a tool, and its exit code."""
 
     code: int
     text: str

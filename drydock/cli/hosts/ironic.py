@@ -19,7 +19,7 @@ PORTS = "openstack baremetal port list --long -f json"
 _FREE = frozenset({"available", "manageable", "enroll", "clean failed", "inspect failed", "adopt failed", ""})
 """Provisioning states in which nobody uses a node, and Ironic does not work on it."""
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@,+-]{0,99}")
-"""What a registration accepts as the name of a switch or of its port."""
+"""Names that a registration accepts for a switch or its port."""
 _UNTIL_FREE = "release it in Ironic first, or import it with --in-use"
 
 Object = Mapping[str, Any]

@@ -28,7 +28,7 @@ class Row:
     name: str = ""
     registration: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What was left out, and why."""
+    """The rows that were left out, each with the reason."""
     macs: tuple[str, ...] = ()
     problem: str = ""
     resource: int | None = None
