@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 from blueprints.bmc.contract import BmcDriver
-from drydock.core.errors import NotFound
 from drydock.core.plugins import Plugins, load_plugins
 
 GROUP = "drydock.bmc_drivers"
@@ -19,13 +18,5 @@ def installed() -> Plugins:
 
 def driver(name: str) -> BmcDriver:
     """Return the driver with this name. Raises NotFound."""
-    found = installed()
-    made = found.objects.get(name)
-    if made is None:
-        problem = next((one.message for one in found.problems if one.name == name), "")
-        raise NotFound(
-            f"There is no BMC driver {name!r}" + (f": {problem}" if problem else "."),
-            hint=f"Installed are: {', '.join(sorted(found.objects)) or 'none'}.",
-        )
-    ready: BmcDriver = made()
-    return ready
+    found: BmcDriver = installed().find(name, "BMC driver")()
+    return found

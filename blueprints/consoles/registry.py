@@ -7,7 +7,6 @@ from functools import cache
 from blueprints.consoles.command import CommandConsole
 from blueprints.consoles.contract import ConsoleDriver
 from blueprints.consoles.ssh import SshConsole
-from drydock.core.errors import NotFound
 from drydock.core.plugins import Plugins, load_plugins
 
 GROUP = "drydock.consoles"
@@ -22,13 +21,5 @@ def installed() -> Plugins:
 
 def driver(name: str) -> ConsoleDriver:
     """Return the driver with this name. Raises NotFound."""
-    found = installed()
-    made = OWN.get(name) or found.objects.get(name)
-    if made is None:
-        problem = next((one.message for one in found.problems if one.name == name), "")
-        raise NotFound(
-            f"There is no console driver {name!r}" + (f": {problem}" if problem else "."),
-            hint=f"Installed are: {', '.join(sorted({*OWN, *found.objects}))}.",
-        )
-    ready: ConsoleDriver = made()
-    return ready
+    found: ConsoleDriver = installed().find(name, "console driver", OWN)()
+    return found

@@ -88,7 +88,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A phrase for messages, such as "list nodes"."""
+    """The verb and the resource of a request, for messages."""
 
     verb: str
     """As in roles: get, list, watch, create, patch, delete."""

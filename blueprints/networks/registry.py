@@ -8,7 +8,6 @@ from blueprints.networks.command import CommandNetworks
 from blueprints.networks.contract import NetworkDriver
 from blueprints.networks.fake import FakeNetworks
 from blueprints.networks.none import NoNetworks
-from drydock.core.errors import NotFound
 from drydock.core.plugins import Plugins, load_plugins
 
 GROUP = "drydock.networks"
@@ -23,13 +22,5 @@ def installed() -> Plugins:
 
 def driver(name: str) -> NetworkDriver:
     """Return the driver with this name. Raises NotFound."""
-    found = installed()
-    made = OWN.get(name) or found.objects.get(name)
-    if made is None:
-        problem = next((one.message for one in found.problems if one.name == name), "")
-        raise NotFound(
-            f"There is no network driver {name!r}" + (f": {problem}" if problem else "."),
-            hint=f"Installed are: {', '.join(sorted({*OWN, *found.objects}))}.",
-        )
-    ready: NetworkDriver = made()
-    return ready
+    found: NetworkDriver = installed().find(name, "network driver", OWN)()
+    return found

@@ -6,7 +6,10 @@ import dataclasses
 import importlib.metadata
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
+
+from drydock.core.errors import NotFound
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +32,21 @@ class Plugins:
     objects: dict[str, Any]
     sources: dict[str, str]
     problems: tuple[PluginProblem, ...] = ()
+
+    def find(self, name: str, what: str, own: Mapping[str, Any] | None = None) -> Any:
+        """Return the object with this name, from `own` or the plug-ins.
+
+        Raises NotFound, with the reason if the plug-in could not be loaded. `what` says in the message what was looked
+        for.
+        """
+        known = {**self.objects, **(own or {})}
+        if name not in known:
+            problem = next((one.message for one in self.problems if one.name == name), "")
+            raise NotFound(
+                f"There is no {what} {name!r}" + (f": {problem}" if problem else "."),
+                hint=f"Installed are: {', '.join(sorted(known)) or 'none'}.",
+            )
+        return known[name]
 
 
 def load_plugins(group: str) -> Plugins:
