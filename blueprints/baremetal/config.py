@@ -14,7 +14,7 @@ from blueprints.hosts import MATCHES as OF_HOSTS
 from blueprints.hosts import HostAttributes, HostRequirements, Isolation, Words
 from blueprints.matching import Match
 from blueprints.networks.config import Networks
-from blueprints.networks.values import NetworkName
+from blueprints.networks.contract import NetworkName
 from blueprints.userdata import CloudInit
 
 

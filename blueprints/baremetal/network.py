@@ -22,8 +22,8 @@ from blueprints.contract import Act
 from blueprints.hosts import lease_of
 from blueprints.hostshell import NeedsOperator, told
 from blueprints.networks.config import Networks, Purpose
+from blueprints.networks.contract import Access, Port
 from blueprints.networks.errors import NetworkError, NetworkRefused, NetworkUnreachable
-from blueprints.networks.values import Access, Port
 from blueprints.specs import ResourceView, Spec
 from interfaces.deadline import Deadline
 

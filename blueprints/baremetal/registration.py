@@ -22,7 +22,7 @@ from blueprints.consoles import registry as consoles
 from blueprints.contract import Fields
 from blueprints.hostshell import NeedsOperator
 from blueprints.identities import OF_BMC, SWITCH_PORT, Identity, real
-from blueprints.networks.values import Port
+from blueprints.networks.contract import Port
 from blueprints.specs import Draft, ResourceView
 from drydock.core.errors import InvalidRequest, NotFound
 from drydock_agent.identity import identity

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from blueprints import programs
 from blueprints.contract import Fields
-from blueprints.networks.contract import NetworkDriver
+from blueprints.networks.contract import Access, NetworkDriver, NetworkName, Port
 from blueprints.networks.errors import (
     NetworkAnswerInvalid,
     NetworkBusy,
@@ -26,7 +26,6 @@ from blueprints.networks.errors import (
     NetworkUnknown,
     NetworkUnreachable,
 )
-from blueprints.networks.values import Access, NetworkName, Port
 from blueprints.programs import Faults, Name, Program, Target
 
 FOLDER = "DRYDOCK_NETWORK_COMMANDS"

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from blueprints.contract import Fields
-from blueprints.networks.contract import NetworkDriver
+from blueprints.networks.contract import NetworkDriver, NetworkName
 from blueprints.networks.registry import driver
-from blueprints.networks.values import NetworkName
 from drydock.core.errors import NotFound
 
 Purpose = Literal["provisioning", "cleaning", "tenant"]

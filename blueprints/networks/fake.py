@@ -12,9 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from blueprints.contract import Fields
-from blueprints.networks.contract import NetworkDriver
+from blueprints.networks.contract import Access, NetworkDriver, NetworkName, Port
 from blueprints.networks.errors import NetworkError
-from blueprints.networks.values import Access, NetworkName, Port
 
 
 @dataclass

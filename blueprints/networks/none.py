@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from blueprints.networks.contract import NetworkDriver
-from blueprints.networks.values import Access, Port
+from blueprints.networks.contract import Access, NetworkDriver, Port
 
 
 class NoNetworks(NetworkDriver):

@@ -20,9 +20,8 @@ import pytest
 from pydantic import ValidationError
 
 from blueprints.networks import registry
-from blueprints.networks.contract import NetworkDriver
+from blueprints.networks.contract import Access, NetworkDriver, Port
 from blueprints.networks.errors import NetworkError, NetworkUnknown, NetworkUnreachable
-from blueprints.networks.values import Access, Port
 from drydock.core import clock
 from interfaces.deadline import Deadline
 

@@ -15,10 +15,12 @@ from drydock_agent import wire
 from drydock_agent.disks.canaries import MOST_SAMPLES
 from drydock_agent.disks.errors import DiskError
 from drydock_agent.disks.methods import METHODS
-from drydock_agent.disks.seed import check_seed
 
 MOST_BYTES = 32 << 20
 """Bytes of a request, most of which the seed may have."""
+_MOST_SEED = 16 << 20
+_VOLUME = 0x8000
+"""Offset of the primary volume descriptor in an ISO 9660 image."""
 FORMATS = ("raw", "qcow2", "raw.zst", "qcow2.zst")
 
 T = TypeVar("T")
@@ -152,5 +154,17 @@ def _seed(given: object) -> bytes:
     except (binascii.Error, ValueError):
         raise DiskError("bad_request", "seed: the text is not valid base64.") from None
     if content:
-        check_seed(content)
+        _check_seed(content)
     return content
+
+
+def _check_seed(content: bytes) -> None:
+    """Raise DiskError unless this is an ISO image with the label that cloud-init looks for."""
+    if len(content) > _MOST_SEED:
+        raise DiskError("bad_request", f"seed: the image has more than {_MOST_SEED >> 20} MiB.")
+    descriptor = content[_VOLUME : _VOLUME + 2048]
+    if descriptor[:7] != b"\x01CD001\x01":
+        raise DiskError("bad_request", "seed: the content is not an ISO 9660 image.")
+    label = descriptor[40:72].decode("ascii", "replace").strip()
+    if label.lower() != "cidata":
+        raise DiskError("bad_request", f"seed: the label of the image is {label!r}; cloud-init looks for cidata.")

@@ -6,8 +6,7 @@ from pydantic import Field
 from blueprints.bmc.texts import HostName, shown
 from blueprints.contract import Fields
 from blueprints.networks import errors
-from blueprints.networks.contract import NetworkDriver
-from blueprints.networks.values import Access, NetworkName, Port
+from blueprints.networks.contract import Access, NetworkDriver, NetworkName, Port
 
 REFUSALS = {401: errors.NetworkLoginRefused, 404: errors.NetworkUnknown, 503: errors.NetworkBusy}
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from blueprints.networks import command
 from blueprints.networks.command import CommandNetworks
+from blueprints.networks.contract import Access, Port
 from blueprints.networks.errors import (
     NetworkAnswerInvalid,
     NetworkBusy,
@@ -23,7 +24,6 @@ from blueprints.networks.errors import (
     NetworkUnknown,
     NetworkUnreachable,
 )
-from blueprints.networks.values import Access, Port
 from blueprints.testing.networks import NetworkConformance
 from interfaces.deadline import Deadline
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from blueprints.networks import registry
+from blueprints.networks.contract import Access, Port
 from blueprints.networks.fake import FABRICS, Fabric, FakeNetworks
 from blueprints.networks.none import NoNetworks
-from blueprints.networks.values import Access, Port
 from blueprints.testing.networks import NetworkConformance
 from drydock.core.errors import NotFound
 from drydock.core.plugins import PluginProblem, Plugins

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import pytest
 
 from blueprints.networks import errors, registry
-from blueprints.networks.values import Access, Port
+from blueprints.networks.contract import Access, Port
 from blueprints.testing.networks import NetworkConformance
 from interfaces.deadline import Deadline
 

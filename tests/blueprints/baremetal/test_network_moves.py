@@ -13,8 +13,8 @@ from blueprints.baremetal import network
 from blueprints.baremetal.kind import BareMetal
 from blueprints.baremetal.network import Attached, Call, calls
 from blueprints.bmc.values import PowerState
+from blueprints.networks.contract import Port
 from blueprints.networks.errors import NetworkLoginRefused, NetworkRefused, NetworkUnreachable
-from blueprints.networks.values import Port
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.testing.outcome import Mishap, Outcome
 from blueprints.testing.phases import expect_ready
