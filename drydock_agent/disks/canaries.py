@@ -21,7 +21,8 @@ class Canaries:
         if size < 2 * EDGE:
             raise DiskError("disk", f"The disk has only {size} bytes; at least {2 * EDGE} are needed.")
         self._key = secrets.token_bytes(32)
-        self.offsets = tuple(sorted({0, size - BLOCK, *_scattered(size, BLOCK, count)}))
+        end = size - BLOCK  # not aligned on disks with an odd number of sectors, so another one could overlap it
+        self.offsets = (*sorted({0, *(one for one in _scattered(size, BLOCK, count) if one + BLOCK <= end)}), end)
 
     def plant(self, blocks: Blocks) -> None:
         """Write the canaries, and read them back. Raises DiskError if the disk does not keep them."""

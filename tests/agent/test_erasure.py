@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 from pathlib import Path
@@ -324,6 +325,13 @@ class Forgetful(Blocks):
 def test_a_disk_that_does_not_keep_canaries_cannot_be_proven_to_be_erased(disk):
     with Forgetful(disk) as blocks, pytest.raises(DiskError, match="does not keep what is written to it"):
         Canaries(blocks.size, 8).plant(blocks)
+
+
+def test_no_canary_overlaps_the_one_at_the_end_of_a_disk_with_an_odd_number_of_sectors():
+    size = 2 * MIB + 512
+    offsets = Canaries(size, 1024).offsets
+    assert offsets[-1] == size - 4096
+    assert all(next_ - one >= 4096 for one, next_ in itertools.pairwise(offsets))
 
 
 def test_canaries_are_at_both_ends_and_in_every_part(disk):
