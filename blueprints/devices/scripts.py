@@ -71,8 +71,10 @@ checked() {
 has_list() { case $(ls -ld -- "$1") in ??????????+*) return 0;; esac; return 1; }
 holders() { grep -lsE "^[ES] $1 " "$state"/leases/*/* | sed 's,.*/leases/,,'; }
 holders_but() { holders "$1" | grep -vxF -- "$2"; }
+# A record of a node that is gone, such as of a device that came back under another name, says nothing about this one.
 remember() {
-  [ -e "$state/found/$1" ] || stat -c '%a %u %g %n' "$2" >"$state/found/$1"
+  if read -r _ _ _ was 2>/dev/null <"$state/found/$1" && { [ "$was" = "$2" ] || [ -e "$was" ]; }; then return 0; fi
+  stat -c '%a %u %g %n' "$2" >"$state/found/$1"
 }
 root_only() {
   remember "$2" "$1"

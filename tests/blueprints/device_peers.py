@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from blueprints.devices import Account, Device, Node, detach_account, hand_back_all, revoke
+from blueprints.devices import Account, Device, Node, detach_account, hand_back_all, revoke, revoke_account
 from blueprints.hostshell import HostShell
 from interfaces.command.shell import ShellCommand
 from interfaces.endpoints import LocalEndpoint
@@ -28,6 +28,9 @@ from tests.peers import require
 HARMLESS = ("vga_arbiter", "cpu_dma_latency", "vsock", "userfaultfd", "btrfs-control", "udmabuf", "psaux")
 """Devices that do nothing when they are opened. They stand for accelerators."""
 RECORD = Path("/run/drydock-devices")
+PREFIX = "drydock-test-"
+FIRST_UID = 700_000
+"""Accounts of tests have uids from here on."""
 
 
 @dataclass
@@ -41,7 +44,7 @@ class Place:
     @property
     def shell(self) -> HostShell:
         """Root of this machine, as a control account."""
-        return HostShell(transport_to(LocalEndpoint(uid=0, gid=0, home="/")), 30)
+        return this_machine()
 
     def node(self, index: int, *, name: str = "", shared: bool = False) -> Node:
         """A real node of the device with this index."""
@@ -85,8 +88,9 @@ def place() -> Iterator[Place]:
     """Skips without root, device nodes or three harmless devices. Nothing is left afterwards."""
     peers.needs_root()
     with one_at_a_time():
+        end_killed_runs()
         before = RECORD.exists()
-        folder = Path(tempfile.mkdtemp(prefix="drydock-test-", dir="/dev"))
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/dev"))
         folder.chmod(0o755)
         try:
             found = Place(folder, _harmless(folder))
@@ -103,6 +107,25 @@ def place() -> Iterator[Place]:
             shutil.rmtree(folder)
             if not before:
                 shutil.rmtree(RECORD, ignore_errors=True)
+
+
+def end_killed_runs() -> None:
+    """Take back what a run of these tests that was killed has granted: later runs would find its devices in use.
+
+    Call it while no other process tests devices.
+    """
+    for folder in Path("/dev").glob(f"{PREFIX}*"):
+        shutil.rmtree(folder)
+    for record in RECORD.glob("leases/*/*"):
+        paths = [line.split(" ", 2)[2] for line in record.read_text().splitlines()]
+        if int(record.parent.name) >= FIRST_UID and all(path.startswith(f"/dev/{PREFIX}") for path in paths):
+            revoke_account(this_machine(), record.parent.name)
+    hand_back_all(this_machine())
+
+
+def this_machine() -> HostShell:
+    """Root of this machine, as a control account."""
+    return HostShell(transport_to(LocalEndpoint(uid=0, gid=0, home="/")), 30)
 
 
 @contextmanager

@@ -207,6 +207,27 @@ def test_the_nodes_of_a_free_device_are_closed_and_those_of_a_lease_are_not(plac
     assert os.stat(free.nodes[0].path).st_mode & 0o777 == 0o666
 
 
+def test_a_node_that_comes_back_under_another_name_is_handed_back_as_it_came(place: Place) -> None:
+    gone = place.device(0)
+    close(place.shell, [gone])
+    Path(gone.nodes[0].path).unlink()
+    again = Device(id="again", nodes=(place.node(0, name="again"),))
+    close(place.shell, [again])
+    assert os.stat(again.nodes[0].path).st_mode & 0o777 == 0o600
+    hand_back(place.shell, [again])
+    assert os.stat(again.nodes[0].path).st_mode & 0o777 == 0o666
+
+
+def test_what_a_killed_run_of_these_tests_granted_is_taken_back(place: Place) -> None:
+    account = place.account(0)
+    grant(place.shell, account, "lease0", [place.device(0)])
+    device_peers.end_killed_runs()
+    assert not place.folder.exists()
+    assert not device_peers.RECORD.exists()
+    assert not has_devices(account.uid)
+    place.folder.mkdir()
+
+
 def test_an_account_that_ends_gives_back_what_its_leases_have_not(place: Place) -> None:
     account, other = place.account(0), place.account(1)
     devices = [place.device(index) for index in range(3)]
