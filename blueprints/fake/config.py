@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue, SecretStr
 
 from blueprints.contract import Acts, Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
+from blueprints.dpuservices import ChartConfig
 from blueprints.fake.capacity import Capacity
 from blueprints.fake.faults import Fault, LeaseFields
 from blueprints.matching import Match
@@ -62,14 +63,6 @@ class Parts(Fields):
     attributes: Mapping[str, JsonValue] = {}
 
 
-class AllowedChart(Fields):
-    """A chart that owners may install as a service."""
-
-    repository: str = Field(pattern=r"^(oci|https)://\S+$", max_length=2000)
-    name: str = Field(min_length=1, max_length=128)
-    versions: tuple[str, ...] = Field(min_length=1, description="Allowed versions, each of them exactly.")
-
-
 class Config(Fields):
     """Config of a blueprint of kind fake. By default, every step succeeds at once."""
 
@@ -101,7 +94,7 @@ class Config(Fields):
     )
     credential: str = Field(default="", description="Credential with the `password` of all instances.")
     secrets: bool = Field(default=False, description="A build generates a password, which is stored as a secret.")
-    charts: tuple[AllowedChart, ...] = Field(
+    charts: tuple[ChartConfig, ...] = Field(
         default=(), description="Charts that owners may install as services (fake_activated)."
     )
     faults: tuple[Fault, ...] = ()

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from blueprints.dpuservices import allowed
 from blueprints.fake.provider import Provider
 from blueprints.specs import LeaseView
 from interfaces.contract import Interface
 from interfaces.deadline import Deadline
-from interfaces.dpu_services import AllowedChart, Condition, Deployed, DpuServices, Pod, Service, ServiceBackend
+from interfaces.dpu_services import Condition, Deployed, DpuServices, Pod, Service, ServiceBackend
 from interfaces.errors import ServiceChanged, Unreachable
 
 
@@ -107,6 +108,5 @@ def _deployed(row: Any) -> Deployed:
 def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:
     """Open the services of a lease, with the charts that the config of its blueprint allows."""
     config = lease.resource.blueprint.config
-    allowed = [AllowedChart(repository=c.repository, name=c.name, versions=c.versions) for c in config.charts]
     backend = FakeServices(config.provider, lease.resource.key, lease.key)
-    return DpuServices.beside(backend, still_mine=still_mine, allowed=allowed)
+    return DpuServices.beside(backend, still_mine=still_mine, allowed=allowed(config.charts))

@@ -27,16 +27,18 @@ RESERVED_DOMAINS = ("dpu.nvidia.com", "kubernetes.io", "k8s.io")
 _PLACING = frozenset(
     {
         "affinity", "clusterselector", "deployincluster", "dpuclusterselector", "dpudeviceselector", "dpunodeselector",
-        "dpuselector", "kubeconfig", "namespace", "namespaceoverride", "nodeaffinity", "nodeaffinitypreset", "nodename",
-        "nodeselectorterms", "podaffinity", "podaffinitypreset", "podantiaffinity", "podantiaffinitypreset",
-        "schedulername", "servicedaemonset", "targetnamespace", "topologyspreadconstraints",
+        "dpuselector", "exposedports", "kubeconfig", "namespace", "namespaceoverride", "nodeaffinity",
+        "nodeaffinitypreset", "nodename", "nodeselectorterms", "podaffinity", "podaffinitypreset", "podantiaffinity",
+        "podantiaffinitypreset", "schedulername", "servicedaemonset", "targetnamespace", "topologyspreadconstraints",
     }
 )  # fmt: skip
 """Names of values that say where pods run, in lower case without separators.
 
-`serviceDaemonSet` is the value through which DPF itself passes node selector and labels to a chart.
+`serviceDaemonSet` and `exposedPorts` are the values through which DPF itself passes node selector, labels and ports to
+a chart (doca-platform, `internal/dpuservice/controllers/dpuservice_controller.go`).
 """
-
+_BESIDE = frozenset({"extradeploy", "extramanifests", "extraobjects", "fullnameoverride", "nameoverride"})
+"""Names of values with which charts create further objects, or objects under the names of another release's."""
 
 _PLACING_ENDS = ("nodeselector", "nodeselectors", "tolerations")
 """Ends of such names, because charts with several workloads have one for each, such as `controllerNodeSelector`."""
@@ -91,7 +93,12 @@ def _check_name(name: Any, where: str) -> None:
     plain = re.sub(r"[-_.\s]", "", name).lower()
     if plain in _PLACING or plain.endswith(_PLACING_ENDS):
         raise InvalidRequest(
-            "Drydock sets namespace, cluster and node of a service; its values cannot.", field=f"{where}.{name}"
+            "Drydock sets namespace, cluster, node and ports of a service; its values cannot.", field=f"{where}.{name}"
+        )
+    if plain in _BESIDE:
+        raise InvalidRequest(
+            "A service has the objects of its chart, under names of its own; its values cannot change that.",
+            field=f"{where}.{name}",
         )
     check_domain(name, f"{where}.{name}")
 

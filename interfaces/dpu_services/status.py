@@ -69,6 +69,8 @@ class Deployed:
     removing: bool = False
     conditions: tuple[Condition, ...] = ()
     pods: tuple[Pod, ...] = ()
+    unread: str = ""
+    """Why its pods could not be read; empty if they were."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,9 @@ def _messages(found: Deployed) -> tuple[str, ...]:
     told = [] if found.current else ["The last change has not been carried out yet."]
     told += [_of_pod(pod) for pod in found.pods if not (pod.ready and pod.phase == "Running")]
     told += [_of_condition(one) for one in found.conditions if one.status != "True"]
-    if not found.pods and not found.removing:
+    if found.unread:
+        told.insert(0, f"Its pods could not be read: {found.unread}")
+    elif not found.pods and not found.removing:
         told.append("No pod of the service exists yet.")
     return tuple(one[:_LONGEST] for one in told[:MOST_MESSAGES])
 

@@ -143,6 +143,12 @@ def nested(levels: int) -> Any:
         ({"deployInCluster": True}, "values.deployInCluster"),
         ({"serviceDaemonSet": {"labels": {}}}, "values.serviceDaemonSet"),
         ({"dpuClusterSelector": {}}, "values.dpuClusterSelector"),
+        ({"exposedPorts": {"ports": {"dns": True}}}, "values.exposedPorts"),
+        ({"fullnameOverride": "another"}, "values.fullnameOverride"),
+        ({"sub": {"nameOverride": "another"}}, "values.sub.nameOverride"),
+        ({"extraObjects": []}, "values.extraObjects"),
+        ({"extra_deploy": []}, "values.extra_deploy"),
+        ({"global": {"extraManifests": "{}"}}, "values.global.extraManifests"),
         ({"podLabels": {"svc.dpu.nvidia.com/owned-by": "x"}}, "values.podLabels.svc.dpu.nvidia.com/owned-by"),
         ({"podLabels": {"dpu.nvidia.com/x": "x"}}, "values.podLabels.dpu.nvidia.com/x"),
         ({"podLabels": {"kubernetes.io/hostname": "x"}}, "values.podLabels.kubernetes.io/hostname"),
@@ -277,6 +283,14 @@ def test_conditions_become_messages_and_are_bounded(services: FakeDpuServices) -
     messages = services.show("edge").messages
     assert len(messages) == 20
     assert max(map(len, messages)) <= 500
+
+
+def test_pods_that_cannot_be_read_are_not_missing(services: FakeDpuServices) -> None:
+    services.apply(service())
+    services.backend.show("edge", pods=(), unread="The DPU cluster does not answer.")
+    shown = services.show("edge")
+    assert shown.state is ServiceState.PENDING
+    assert shown.messages == ("Its pods could not be read: The DPU cluster does not answer.",)
 
 
 def test_a_service_that_is_being_removed_is_not_applied(services: FakeDpuServices) -> None:
