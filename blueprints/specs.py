@@ -176,6 +176,8 @@ class ResourceView:
     setting DRYDOCK_BOOT_URL is not set."""
     lease_facts: Callable[[], Sequence[Json]] = field(default=lambda: (), repr=False, compare=False)
     """Returns the facts of the active leases on the resource. Each call reads them again."""
+    holders: Callable[[], Sequence[str]] = field(default=lambda: (), repr=False, compare=False)
+    """Returns the keys of the leases that hold the resource, also while they begin or end. Each call reads them."""
     host: Callable[[], HostView | None] = field(default=lambda: None, repr=False, compare=False)
     """Returns the host that the resource is part of, directly or not; None if there is none."""
 

@@ -2,11 +2,11 @@
 
 DPF manages BlueField DPUs through objects on a Kubernetes API server
 (https://github.com/NVIDIA/doca-platform). This package has the config of a connection (`Server`), the connection of a
-step (`opened`), the manifests of our objects in the dialect of the server (`manifests`), cards as values (`cards`) and
-the meaning of the phases of a DPU (`phases`). Everything but `access` is pure.
+step (`opened`), the manifests of our objects in the dialect of the server (`manifests`), cards as values (`cards`) the
+meaning of the phases of a DPU (`phases`), and the services of a lease (`services`). Everything but `access` is pure.
 """
 
-from blueprints.dpf.access import Site, delete_ours, dialect_of, kube_told, opened, owned
+from blueprints.dpf.access import Site, delete_ours, dialect_of, kube_told, opened, owned, site_of
 from blueprints.dpf.config import NAMESPACE, Server
 from blueprints.dpf.requirements import DpuAttributes, DpuRequirements
 
@@ -21,4 +21,5 @@ __all__ = [
     "kube_told",
     "opened",
     "owned",
+    "site_of",
 ]

@@ -108,12 +108,18 @@ class Site:
 
 
 @contextmanager
+def site_of(blueprint: BlueprintView, tags: Mapping[str, str], *, deadline: float) -> Iterator[Site]:
+    """Open a connection to the API server of a blueprint, for a resource with these tags. Raises KubeError."""
+    config = blueprint.config
+    with connect(blueprint.credentials.get(config.credential, {}), deadline=deadline) as cluster:
+        yield Site(cluster, dialect_of(cluster), config.namespace, tags)
+
+
+@contextmanager
 def opened(spec: Spec) -> Iterator[Site]:
     """Open a connection to the API server of the spec's blueprint. Raises KubeError."""
-    config = spec.config
-    credential = spec.resource.blueprint.credentials.get(config.credential, {})
-    with connect(credential, deadline=min(10.0, spec.deadline * 0.4)) as cluster:
-        yield Site(cluster, dialect_of(cluster), config.namespace, spec.tags)
+    with site_of(spec.resource.blueprint, spec.tags, deadline=min(10.0, spec.deadline * 0.4)) as site:
+        yield site
 
 
 def kube_told(act: Act) -> Act:

@@ -18,6 +18,7 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dpf": {
         "DPUSet": _OURS, "DPUFlavor": _OURS, "DPU": ("get", "list", "patch", "delete"), "DPUCluster": ("get",),
         "DPUDevice": _LIST, "DPUNode": ("get", "list", "patch"), "DPUNodeMaintenance": ("get", "patch"),
+        "DPUService": ("get", "list", "create", "patch", "delete"),
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
     "dpf_cluster": {"DPUCluster": _LIST},

@@ -171,7 +171,8 @@ class Cluster:
 
         Fields of ours that are not in the manifest any more are removed. The fields of others are never overwritten:
         raises ManagerConflict, which names them. Nothing that was deleted meanwhile is created again: raises
-        ObjectAbsent or ObjectChanged unless the object still has the uid of `current`, and is not being deleted.
+        ObjectAbsent or ObjectChanged unless the object still has the uid of `current`, and is not being deleted. A
+        manifest with a resourceVersion in its metadata changes the object in this version only: ObjectChanged.
         """
         if current.deleting:
             raise ObjectChanged(f"{type_.kind} {current.name} is being deleted.")
@@ -208,15 +209,18 @@ class Cluster:
         query, media = [("fieldManager", MANAGER)], "application/merge-patch+json"
         return Object.of(self._changed(request, "PATCH", path, query, {"metadata": metadata}, media))
 
-    def delete(self, type_: ObjectType, name: str, namespace: str = "", *, uid: str) -> Object | None:
+    def delete(
+        self, type_: ObjectType, name: str, namespace: str = "", *, uid: str, resource_version: str = ""
+    ) -> Object | None:
         """Delete the object with this uid. Return it while its finalizers keep it, or None once it does not exist.
 
-        Repeat it until it returns None. An object of the same name with another uid is not touched.
+        Repeat it until it returns None. An object of the same name with another uid is not touched. Given a
+        resourceVersion, raises ObjectChanged if the object is there in another one, unless it is being deleted.
         """
         request = self._request("delete", type_, name, namespace)
+        exactly = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         body = {
-            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid},
-            "propagationPolicy": "Background",
+            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": exactly, "propagationPolicy": "Background",
         }  # fmt: skip
         try:
             self._changed(request, "DELETE", type_.path(namespace, name), [], body, "application/json")

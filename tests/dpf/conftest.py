@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -133,12 +133,17 @@ class Lab:
         pytest.fail(f"{row}: {found}, wanted {columns}\nruns: {runs}\nleases: {leases}")
 
 
-def least(dpf: User) -> str:
-    """Return the kubeconfig of an account with exactly the roles that `drydock kube role` prints for the four kinds."""
+def least(dpf: User, without: Sequence[str] = ()) -> str:
+    """Return the kubeconfig of an account with exactly the roles that `drydock kube role` prints for the four kinds.
+
+    `without` are types of objects to which the account has no right.
+    """
     namespace, found = dpf.double.state.api.namespace, []
     dialect = bundled()[f"dpf-{dpf.double.generation.name}"]
     for kind in permissions.kinds():
         needed = permissions.permissions(kind, dialect)
+        rules = tuple(one for one in needed.namespaced if one.type.kind not in without)
+        needed = permissions.Permissions(rules, needed.cluster)
         name = f"{namespace}-{kind}".replace("_", "-")
         found += permissions.manifests(needed, namespace, name=name, account="drydock", account_namespace=namespace)
     return account(dpf.kubeconfig, namespace, found)

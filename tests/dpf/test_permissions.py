@@ -40,6 +40,7 @@ def test_a_card_is_read_and_nothing_is_written():
 def test_no_role_may_write_what_others_own(version):
     found = rules("dpf", version)
     assert found["dpusets"] == found["dpuflavors"] == {"get", "list", "create", "delete"}
+    assert found["dpuservices"] == {"get", "list", "create", "patch", "delete"}
     assert found["secrets"] == {"get"}
     assert "create" not in found["dpus"]
     assert ("/nodes" in found) == (version == "24.10")

@@ -44,9 +44,12 @@ DPU = Kind("DPU", "dpus")
 DPU_NODE = Kind("DPUNode", "dpunodes")
 FLAVOR = Kind("DPUFlavor", "dpuflavors")
 MAINTENANCE = Kind("DPUNodeMaintenance", "dpunodemaintenances")
+SERVICE = Kind("DPUService", "dpuservices", "svc.dpu.nvidia.com")
 SET = Kind("DPUSet", "dpusets")
 NODE = Kind("Node", "nodes", "", "v1", namespaced=False)
 SECRET = Kind("Secret", "secrets", "", "v1")
+POD = Kind("Pod", "pods", "", "v1")
+NAMESPACE = Kind("Namespace", "namespaces", "", "v1", namespaced=False)
 CRD = Kind("CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io", "v1", namespaced=False)
 ROLE = Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io", "v1", namespaced=False)
 BINDING = Kind("ClusterRoleBinding", "clusterrolebindings", "rbac.authorization.k8s.io", "v1", namespaced=False)
@@ -143,8 +146,9 @@ class Api:
         raise AssertionError("unreachable")
 
     def delete(self, kind: Kind, name: str, uid: str = "") -> None:
-        """Delete an object, if it is there (and has this uid)."""
-        body = {"preconditions": {"uid": uid}} if uid else {}
+        """Delete an object, if it is there (and has this uid). A pod goes at once, as there is no kubelet."""
+        body: Json = {"preconditions": {"uid": uid}} if uid else {}
+        body |= {"gracePeriodSeconds": 0} if kind is POD else {}
         try:
             self._call("DELETE", self._path(kind, name), body=body)
         except ApiException as error:
@@ -175,7 +179,7 @@ class Api:
 def grant(admin: Api) -> None:
     """Give the double the rights of DPF's controllers, once for each server."""
     rules = [
-        {"apiGroups": [PROVISIONING], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": [PROVISIONING, SERVICE.group], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["nodes", "nodes/status", "secrets"], "verbs": ["*"]},
         {"apiGroups": [CRD.group], "resources": [CRD.plural], "verbs": ["get", "list"]},
     ]

@@ -13,7 +13,8 @@ KEYS = ("super-admin.conf", "admin.conf", "kubeconfig")
 class ClusterLinks:
     """Connections to the API servers of DPU clusters, one for each kubeconfig."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str = "default") -> None:
+        self.namespace = namespace
         self._apis: dict[str, Api] = {}
 
     def open(self, secret: Json | None) -> Api | None:
@@ -23,7 +24,7 @@ class ClusterLinks:
             if key in content:
                 text = base64.b64decode(content[key]).decode()
                 if text not in self._apis:
-                    self._apis[text] = Api(text, namespace="default")
+                    self._apis[text] = Api(text, namespace=self.namespace)
                 return self._apis[text]
         return None
 

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.dpus.api import Api, Kind
+from tests.dpus.api import NAMESPACE, Api
 from tests.dpus.double import Double
 from tests.dpus.generations import V24_10, V26_4
 from tests.dpus.servers import Server, running
 from tests.dpus.user import User
-
-NAMESPACE = Kind("Namespace", "namespaces", "", "v1", namespaced=False)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from tests.dpus.generations import NODE_NAME, Generation
 from tests.dpus.hosts import Devices, Hosts
 from tests.dpus.images import Image, Images
 from tests.dpus.provisioning import Provisioning
+from tests.dpus.services import Services
 from tests.dpus.sets import Sets, owners
 from tests.dpus.state import STRANGER, State
 from tests.dpus.violations import Violations
@@ -56,7 +57,9 @@ class Double:
         hosts: list[Controller] = [Devices(state), Hosts(state), self._maintenances]
         if not state.generation.devices:
             hosts = []
-        self._controllers: list[Controller] = [self._images, self._clusters, *hosts, provisioning, Sets(state)]
+        self._controllers: list[Controller] = [
+            self._images, self._clusters, *hosts, provisioning, Sets(state), Services(state),
+        ]  # fmt: skip
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._had: set[str] = set()

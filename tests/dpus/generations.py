@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.dpus.api import BFB, CLUSTER, DEVICE, DPU, DPU_NODE, FLAVOR, MAINTENANCE, NODE, PROVISIONING, SET, Kind
+from tests.dpus.api import (
+    BFB,
+    CLUSTER,
+    DEVICE,
+    DPU,
+    DPU_NODE,
+    FLAVOR,
+    MAINTENANCE,
+    NODE,
+    PROVISIONING,
+    SERVICE,
+    SET,
+    Kind,
+)
 
 ERROR, DELETING, READY, REBOOTING, INSTALLING = "Error", "Deleting", "Ready", "Rebooting", "OS Installing"
 NODE_EFFECT, HOST_NETWORK, JOINING = "Node Effect", "Host Network Configuration", "DPU Cluster Config"
@@ -27,7 +40,7 @@ WAITING = "WaitingForManualPowerCycleOrReboot"
 FINALIZERS = {
     kind.name: f"{PROVISIONING}/{kind.name.lower()}-protection"
     for kind in (BFB, DEVICE, DPU, DPU_NODE, MAINTENANCE, SET)
-}
+} | {SERVICE.name: "dpu.nvidia.com/dpuservice"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,7 @@ V24_10 = Generation(
         Phase(JOINING),
         Phase(READY, "Ready"),
     ),
-    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, NODE),
+    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, SERVICE, NODE),
     host_field="nodeName",
 )
 V26_4 = Generation(
@@ -97,7 +110,7 @@ V26_4 = Generation(
         Phase(REMOVAL, "NodeEffectRemoved"),
         Phase(READY, "Ready"),
     ),
-    kinds=(BFB, CLUSTER, FLAVOR, DEVICE, DPU_NODE, MAINTENANCE, SET, DPU, NODE),
+    kinds=(BFB, CLUSTER, FLAVOR, DEVICE, DPU_NODE, MAINTENANCE, SET, DPU, SERVICE, NODE),
     host_field="dpuNodeName",
     preparing=frozenset({"Initialize Interface", "Config FW Parameters", "Prepare BFB", INSTALLING, "DPU Config"}),
 )

@@ -47,6 +47,8 @@ class State:
         self.violations.tolerated.add(STRANGER)
         self.world = World(self.admin, self.generation, self.violations.add, self.lock)
         self.links = ClusterLinks()
+        self.pod_links = ClusterLinks(namespace)
+        """Access to the namespace of the same name in DPU clusters, in which the pods of services are."""
         self.dwell: dict[str, int] = {}
         """Ticks that objects stay in a phase; 1 where there is none."""
         self.writes = self.waits = 0
@@ -57,6 +59,7 @@ class State:
     def close(self) -> None:
         """Close all connections."""
         self.links.close()
+        self.pod_links.close()
         for api in (self.api, self.admin, self.stranger):
             api.close()
 

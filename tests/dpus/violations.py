@@ -6,7 +6,19 @@ wrote. Their names are from `managedFields`. A write that another one undoes bef
 
 from __future__ import annotations
 
-from tests.dpus.api import DPU, DPU_NODE, MAINTENANCE, MANAGER, SET, Json, annotations_of, is_deleting, name_of, uid_of
+from tests.dpus.api import (
+    DPU,
+    DPU_NODE,
+    MAINTENANCE,
+    MANAGER,
+    SERVICE,
+    SET,
+    Json,
+    annotations_of,
+    is_deleting,
+    name_of,
+    uid_of,
+)
 from tests.dpus.generations import FINALIZERS, HOLD, REBOOT
 
 # From the rules `self == oldSelf` of both sets of CRDs (x-kubernetes-validations), which a server before 1.25 ignores.
@@ -16,11 +28,12 @@ IMMUTABLE: dict[str, tuple[str, ...]] = {
     "DPUDevice": ("serialNumber", "bmcPort", "numberOfPFs", "pf0Name", "psid", "opn"),
 }
 SET_ONCE: dict[str, tuple[str, ...]] = {"DPUCluster": ("kubeconfig",), "BFB": ("versions",)}
-NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63}
+NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63,
+               "DPUService": 63}  # fmt: skip
 EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
 OURS = (DPU.name, MAINTENANCE.name)
 """Kinds that only the controllers create and change. Others may delete DPUs, and write the annotation HOLD."""
-WITH_STATUS = ("BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance")
+WITH_STATUS = ("BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService")
 
 
 class Violations(list[str]):
@@ -92,6 +105,8 @@ class Violations(list[str]):
             self.add(f"{kind} {name} was created by {who}, not by the controllers")
         if kind == SET.name:
             self._check_set(name, spec)
+        if kind == SERVICE.name:
+            self._check_service(name, spec)
 
     def _check_set(self, name: str, spec: Json) -> None:
         if spec.get("dpuSelector") and spec.get("dpuDeviceSelector"):
@@ -100,6 +115,15 @@ class Violations(list[str]):
         chosen = [key for key in EFFECTS if effect and key in effect]
         if effect and len(chosen) != 1:
             self.add(f"DPUSet {name}: spec.dpuTemplate.spec.nodeEffect has {len(chosen)} effects, not one")
+
+    def _check_service(self, name: str, spec: Json) -> None:
+        terms = ((spec.get("serviceDaemonSet") or {}).get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+        if not terms or not all(term.get("matchExpressions") for term in terms):
+            self.add(f"DPUService {name} selects all nodes")
+        if len((spec.get("helmChart") or {}).get("source", {}).get("releaseName") or "x" * 54) > 53:
+            self.add(f"DPUService {name}: the release has no name, or one that Helm refuses")
+        if "deployInCluster" in spec:
+            self.add(f"DPUService {name} has spec.deployInCluster")
 
     def _check_changed(self, kind: str, before: Json, item: Json, who: str) -> None:
         name, old, new = name_of(item), before.get("spec") or {}, item.get("spec") or {}
@@ -120,6 +144,8 @@ class Violations(list[str]):
             self.add(f"DPUNode {name}: {who} requested a reboot")
         if kind == MAINTENANCE.name and is_deleting(item) and not is_deleting(before):
             self.add(f"DPUNodeMaintenance {name}: someone else deleted it")
+        if kind == SERVICE.name:
+            self._check_service(name, new)
         if kind in OURS:
             self._check_ours(kind, before, item, who)
 

@@ -12,6 +12,7 @@ from blueprints.bluefield.cards import DPF
 from blueprints.dpf import Site, cards, dialect_of, kube_told, manifests, opened
 from blueprints.dpf.phases import why
 from blueprints.dpf.requirements import of_card
+from blueprints.dpu.dpf import leasing
 from blueprints.dpu.dpf.config import Config, hugepages_gib
 from blueprints.kube import NODE, SECRET, KubeError, Object, at, connect
 from blueprints.kube import read as read_credential
@@ -144,7 +145,7 @@ def wait_for_node(spec: Spec, memo: Json) -> Answer:
             return Failed(
                 scope=Scope.STEP, code="dpu_gone", message=f"DPF has {len(found)} DPUs for our DPUSet, not one."
             )
-        kubeconfig, problem = _kubeconfig(site, spec.parents[CLUSTER])
+        kubeconfig, problem = kubeconfig_of(site, spec.parents[CLUSTER])
     if problem:
         return Failed(scope=Scope.OPERATOR, code="cluster_credential", message=problem)
     with connect(read_credential({"kubeconfig": kubeconfig}), deadline=min(10.0, spec.deadline * 0.4)) as cluster:
@@ -156,8 +157,8 @@ def wait_for_node(spec: Spec, memo: Json) -> Answer:
     return Wait(after=_LOOK, memo=memo, percent=99, sentence=sentence)
 
 
-def _kubeconfig(site: Site, cluster: LeaseView) -> tuple[str, str]:
-    """Return the kubeconfig of a DPU cluster, or the reason why it cannot be used."""
+def kubeconfig_of(site: Site, cluster: LeaseView) -> tuple[str, str]:
+    """Return the kubeconfig of a DPU cluster, or the reason why it cannot be used. Raises KubeError."""
     facts = cluster.resource.facts
     name = facts.get("kubeconfig") or ""
     if not name:
@@ -179,12 +180,17 @@ def _kubeconfig(site: Site, cluster: LeaseView) -> tuple[str, str]:
 
 @kube_told
 def look(spec: Spec, memo: Json) -> Answer:
-    """Read whether DPF reports the DPU as ready. A DPU that is not is degraded: its lease stays, and gets no others."""
+    """Read whether DPF reports the DPU as ready, and remove services of leases that are over.
+
+    A DPU that is not ready is degraded: its lease stays, and gets no others.
+    """
     with opened(spec) as site:
         found = site.ours("DPU")
+        removed = leasing.remove_strays(site, spec)
     if not found:
         return Failed(scope=Scope.STEP, code="dpu_gone", message="DPF has no DPU for our DPUSet any more.")
-    return Ready(health=_health(found))
+    told = f"Services of leases that are over were removed: {', '.join(removed[:10])}." if removed else ""
+    return Ready(health=_health(found), log=told)
 
 
 def _health(found: Sequence[Object]) -> Health:

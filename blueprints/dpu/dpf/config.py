@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from blueprints.dpf import Server
 from blueprints.dpf.phases import LIMIT, LIMITS
+from blueprints.dpuservices import ChartConfig
 
 _HUGEPAGES = re.compile(r"\Ahugepages=(\d{1,9})\Z")
 _SIZE = re.compile(r"\Ahugepagesz=(\d{1,6})([KMG])\Z", re.IGNORECASE)
@@ -37,6 +38,9 @@ class Config(Server):
     phase_limits: Mapping[str, float] = Field(
         default={},
         description="Phase -> seconds after which it has failed; others have the limits of the documentation.",
+    )
+    charts: tuple[ChartConfig, ...] = Field(
+        default=(), max_length=200, description="Charts that owners of leases may install as services on their DPU."
     )
     reimage: int = Field(default=1, ge=0, le=5, description="How often a failed installation is begun anew.")
 

@@ -7,26 +7,31 @@ so cards are one pool for many blueprints.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLease
-from blueprints.contract import Builds, Carried, Checks, Kind, Lists, Plan, Step
+from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step
 from blueprints.dpf import DpuAttributes, DpuRequirements, delete_ours, owned
 from blueprints.dpf import config as server
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.requirements import MATCHES, of_card
-from blueprints.dpu.dpf import actions, provisioning
+from blueprints.dpf.services import KIND as SERVICE
+from blueprints.dpu.dpf import actions, leasing, provisioning
 from blueprints.dpu.dpf import config as schema
+from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
+from interfaces.dpu_services import DpuServices
 
 _LONG = 7 * 86_400.0
+_REMOVAL = 1800.0
+"""Seconds for which a new lease waits until the services of former ones are gone."""
 
 
-class Dpf(Kind, Builds, Carried, Checks, Lists):
-    """A DPUSet of DPF that selects exactly one card."""
+class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
+    """A DPUSet of DPF that selects exactly one card. A lease on it has services: DPUServices on its node."""
 
     name: ClassVar[str] = "dpf"
     resource_type: ClassVar[str] = "dpu"
@@ -70,23 +75,46 @@ class Dpf(Kind, Builds, Carried, Checks, Lists):
             Step(name="join", act=actions.wait_for_node, deadline=LIMIT),
         )
 
+    def activate(self) -> Plan:
+        """Return the plan that removes what former leases have left, and opens the DPU to services of the lease."""
+        return (
+            Step(name="former", act=leasing.remove_former, deadline=_REMOVAL),
+            Step(name="services", act=leasing.open_to_lease),
+        )
+
+    def deactivate(self) -> Plan:
+        """Return the plan that removes the services of the lease."""
+        return (Step(name="services", act=leasing.remove_own, deadline=_LONG),)
+
+    def hand_over(self) -> Plan:
+        """Return the plan that leaves the services to the new owner."""
+        return (Step(name="services", act=leasing.keep_services),)
+
+    def interfaces(self) -> Mapping[str, Opener]:
+        """Return the function that opens the services of a lease."""
+        return {DpuServices.name: open_services}
+
     def check(self) -> Plan:
-        """Return the plan that reads whether the DPU is ready."""
+        """Return the plan that reads whether the DPU is ready, and removes services of leases that are over."""
         return (Step(name="look", act=actions.look),)
 
     def destroy(self) -> Plan:
         """Return the plan that deletes our objects, and waits until DPF has removed the DPU and its node."""
         return (
+            Step(name="services", act=leasing.remove_former, deadline=_LONG),
             Step(name="set", act=delete_ours("DPUSet"), deadline=_LONG),
             Step(name="dpu", act=actions.wait_until_removed, deadline=_LONG),
             Step(name="flavor", act=delete_ours("DPUFlavor"), deadline=_LONG),
+            # A request that was on its way when the lease ended may have written one meanwhile.
+            Step(name="late", act=leasing.remove_former, deadline=_LONG),
         )
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Return the DPUSets and DPUFlavors of this installation."""
+        """Return the DPUSets and DPUFlavors of this installation. DPUServices end with the DPU of their proof."""
         return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Check that the API server can be used, has DPF, and can express the flavor."""
-        found = server.problems(blueprint, ("DPUSet", "DPUFlavor", "DPU"))
+        """Check that the API server can be used, has DPF, and can express flavor and services."""
+        kinds = ("DPUSet", "DPUFlavor", "DPU", *((SERVICE,) if blueprint.config.charts else ()))
+        found = server.problems(blueprint, kinds)
         return found or actions.flavor_problems(blueprint)

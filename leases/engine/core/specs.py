@@ -258,6 +258,7 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         locality=tuple(resource.locality),
         media_url=_media_url(resource.pk),
         lease_facts=lambda: _facts_of_leases(resource.pk),
+        holders=lambda: _keys_of_leases(resource.pk),
         host=lambda: host_of(resource.pk),
         logins=logins.RECORD,
     )  # fmt: skip
@@ -279,6 +280,11 @@ def _own_credential(resource: Resource) -> dict[str, str]:
 def _facts_of_leases(resource_id: int) -> tuple[Json, ...]:
     active = Lease.objects.filter(resource=resource_id, state="active")
     return tuple(active.order_by("pk").values_list("facts", flat=True))
+
+
+def _keys_of_leases(resource_id: int) -> tuple[str, ...]:
+    holding = Lease.objects.filter(resource=resource_id, state__in=("acquired", "active", "released"))
+    return tuple(key("l", pk) for pk in holding.order_by("pk").values_list("pk", flat=True))
 
 
 _WHOLES = """

@@ -1,0 +1,213 @@
+"""The interface `dpu_services` of a lease on a DPU: its services are DPUServices on the API server of DPF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from blueprints.dpf import Site, services, site_of
+from blueprints.dpf.access import forget
+from blueprints.dpu.dpf.actions import CLUSTER, kubeconfig_of
+from blueprints.dpu.dpf.leasing import PROOF
+from blueprints.dpuservices import allowed
+from blueprints.kube import (
+    POD,
+    ApiUnavailable,
+    FieldsDropped,
+    Json,
+    KubeError,
+    ManagerConflict,
+    Object,
+    ObjectAbsent,
+    ObjectChanged,
+    ObjectExists,
+    ObjectRefused,
+    connect,
+    has_labels,
+    selector,
+)
+from blueprints.kube import read as read_credential
+from blueprints.specs import LeaseView
+from drydock.core.errors import Conflict, InvalidRequest
+from interfaces.contract import Interface
+from interfaces.deadline import Deadline
+from interfaces.dpu_services import Deployed, DpuServices, Service, ServiceBackend
+from interfaces.errors import ServiceChanged, Unreachable
+
+_CALL = 10.0
+_ATTEMPTS = 4
+"""Attempts at a write, while the status of the object changes."""
+_MOST_PODS = 250
+_LONGEST = 500
+
+
+class DpfServices(ServiceBackend):
+    """The services of one lease on a DPU, and its pods in the DPU cluster."""
+
+    def __init__(self, lease: LeaseView, proof: Mapping[str, str]) -> None:
+        self._lease, self._proof = lease, dict(proof)
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {**self._proof, **services.labels_of(self._lease.key)}
+
+    def list(self, deadline: Deadline) -> Sequence[Deployed]:
+        """Return the services of the lease, sorted by name."""
+        with self._opened(deadline) as site:
+            type_ = site.dialect.type(services.KIND)
+            found = site.cluster.list(type_, site.namespace, labels=selector(self._labels))
+            seen = self._seen(site, found, deadline)
+        return sorted(seen, key=lambda one: one.service.name)
+
+    def find(self, name: str, deadline: Deadline) -> Deployed | None:
+        """Return a service of the lease; None if there is none of this name."""
+        with self._opened(deadline) as site:
+            found = self._object(site, name)
+            return None if found is None else next(iter(self._seen(site, [found], deadline)), None)
+
+    def create(self, service: Service, deadline: Deadline) -> Deployed:
+        """Create a service. Raises ServiceChanged if the name is taken."""
+        with self._opened(deadline) as site:
+            try:
+                made = site.cluster.create(site.dialect.type(services.KIND), self._manifest(site, service))
+            except ObjectExists:
+                self._refuse_foreign(site, service.name)
+                raise ServiceChanged(f"The service {service.name} was created meanwhile.") from None
+            return self._written(site, made)
+
+    def replace(self, service: Service, over: Deployed, deadline: Deadline) -> Deployed:
+        """Change a service. Raises ServiceChanged if it is not there in the version of `over` any more."""
+        with self._opened(deadline) as site:
+            manifest = self._manifest(site, service)
+
+            def change(current: Object) -> Object:
+                exactly = {**manifest["metadata"], "resourceVersion": current.resource_version}
+                type_ = site.dialect.type(services.KIND)
+                return site.cluster.apply(type_, {**manifest, "metadata": exactly}, current=current)
+
+            made = self._exactly(site, over, deadline, change)
+            if made is None:
+                raise ServiceChanged(f"The service {service.name} was removed meanwhile.")
+            return self._written(site, made)
+
+    def remove(self, over: Deployed, deadline: Deadline) -> None:
+        """Begin to remove a service. A missing one is not an error. Raises ServiceChanged for another version."""
+        with self._opened(deadline) as site:
+
+            def delete(current: Object) -> None:
+                site.cluster.delete(
+                    site.dialect.type(services.KIND), current.name, current.namespace, uid=current.uid,
+                    resource_version=current.resource_version,
+                )  # fmt: skip
+
+            self._exactly(site, over, deadline, delete)
+
+    def _exactly(
+        self, site: Site, over: Deployed, deadline: Deadline, write: Callable[[Object], Object | None]
+    ) -> Object | None:
+        """Write to the object of a service in the version of `over`; return None if it does not exist.
+
+        Repeats the write if only the status of the object has changed meanwhile. Raises ServiceChanged.
+        """
+        name = over.service.name
+        for _ in range(_ATTEMPTS):
+            deadline.check("Writing the service")
+            current = self._object(site, name)
+            if current is None:
+                return None
+            if services.version(current) != over.version:
+                break
+            try:
+                return write(current)
+            except ObjectAbsent:
+                return None
+            except ObjectChanged:
+                continue
+        raise ServiceChanged(f"The service {name} was changed meanwhile.")
+
+    def _manifest(self, site: Site, service: Service) -> Json:
+        cluster = site.find("DPUCluster", self._lease.resource.parents[CLUSTER].resource.facts["name"])
+        return services.manifest(
+            site.dialect, service, lease=self._lease.key, namespace=site.namespace, proof=self._proof,
+            cluster=cluster.labels if cluster is not None else {},
+        )  # fmt: skip
+
+    def _object(self, site: Site, name: str) -> Object | None:
+        found = site.find(services.KIND, services.name_of(self._lease.key, name))
+        return found if found is not None and has_labels(self._labels)(found.labels) else None
+
+    def _refuse_foreign(self, site: Site, name: str) -> None:
+        """Raise Conflict if the object under the name of a service cannot be told to be that of this lease."""
+        taken = site.find(services.KIND, services.name_of(self._lease.key, name))
+        if taken is not None and not (has_labels(self._labels)(taken.labels) and services.definition(taken)):
+            raise Conflict(
+                f"DPUService {taken.name} in namespace {taken.namespace} is not one that Drydock can use.",
+                hint="An operator can delete it if nobody needs it.",
+            )
+
+    def _written(self, site: Site, found: Object) -> Deployed:
+        seen = services.deployed(site.dialect, found, lease=self._lease.key, proof=self._proof)
+        if seen is None:
+            raise ServiceChanged("The service was changed by others while it was written.")
+        return seen
+
+    def _seen(self, site: Site, found: Sequence[Object], deadline: Deadline) -> Sequence[Deployed]:
+        pods, unread = self._pods(site, deadline) if found else ((), "")
+        seen = (
+            services.deployed(site.dialect, one, lease=self._lease.key, proof=self._proof, pods=pods, unread=unread)
+            for one in found
+        )
+        return [one for one in seen if one is not None]
+
+    def _pods(self, site: Site, deadline: Deadline) -> tuple[Sequence[Object], str]:
+        """Return the pods of the lease, or why they cannot be read. A service can be removed all the same."""
+        try:
+            kubeconfig, problem = kubeconfig_of(site, self._lease.resource.parents[CLUSTER])
+            if problem:
+                return (), problem
+            with connect(read_credential({"kubeconfig": kubeconfig}), deadline=_call(deadline)) as cluster:
+                wanted = selector(services.labels_of(self._lease.key))
+                return cluster.page(POD, site.namespace, labels=wanted, limit=_MOST_PODS).items, ""
+        except KubeError as error:
+            return (), error.message[:_LONGEST]
+
+    @contextmanager
+    def _opened(self, deadline: Deadline) -> Iterator[Site]:
+        """Open a connection to the API server. Its errors become those of the interface."""
+        deadline.check("Reaching the API server")
+        with _told(), site_of(self._lease.resource.blueprint, self._proof, deadline=_call(deadline)) as site:
+            try:
+                yield site
+            except (FieldsDropped, ObjectRefused):
+                forget(site.cluster.where)
+                raise
+
+
+def _call(deadline: Deadline) -> float:
+    """Return the seconds that one call may take, of which an operation makes several."""
+    return min(_CALL, max(1.0, deadline.remaining / 3))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise errors of an API server as those of the interface."""
+    try:
+        yield
+    except ApiUnavailable as error:
+        raise Unreachable(error.message[:_LONGEST]) from error
+    except ManagerConflict as error:
+        raise Conflict(error.message[:_LONGEST]) from error
+    except (FieldsDropped, ObjectRefused) as error:
+        raise InvalidRequest(error.message[:_LONGEST]) from error
+
+
+def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:
+    """Open the services of a lease, with the charts that the config of its blueprint allows. Raises Conflict."""
+    proof = lease.secrets.get(PROOF)
+    if not proof:
+        raise Conflict(
+            "This lease began under a version of Drydock that could not install services on its DPU.",
+            hint="Release it, and request a new one.",
+        )
+    charts = allowed(lease.resource.blueprint.config.charts)
+    return DpuServices.beside(DpfServices(lease, proof), still_mine=still_mine, allowed=charts)
