@@ -20,7 +20,9 @@ from tests.dpus.api import (
     MAINTENANCE,
     MANAGER,
     NODE,
+    POD,
     SECRET,
+    SERVICE,
     SET,
     FieldsPruned,
     Kind,
@@ -566,3 +568,51 @@ def _wait(done):
     while not done():
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+def _service(dpf, name="svc", **spec):
+    source = {"repoURL": "oci://charts.example.org/doca", "chart": "firewall", "version": "1.2.0", "releaseName": name}
+    node = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "drydock", "operator": "In", "values": ["yes"]}]}]}
+    given = {
+        "helmChart": {"source": source},
+        "serviceDaemonSet": {"nodeSelector": node, "labels": {"app": name}},
+        **spec,
+    }
+    return dpf.api.create(SERVICE, {"metadata": {"name": name}, "spec": given})
+
+
+def _pods(dpf):
+    return [pod for api in dpf.double.state.pod_links.apis for pod in api.all(POD)]
+
+
+def test_a_service_has_pods_on_the_nodes_that_it_selects_until_it_is_removed(dpf):
+    dpf.build(dpf.double.world.host("h1", [SERIAL]).cards[0])
+    _service(dpf)
+    dpf.double.settle()
+    (pod,) = _pods(dpf)
+    assert [pod["spec"]["nodeName"]] == dpf.members()
+    assert (labels_of(pod)["app"], pod["status"]["phase"]) == ("svc", "Running")
+    service = dpf.api.get(SERVICE, "svc")
+    assert is_true(service, "Ready")
+    assert service["status"]["observedGeneration"] == service["metadata"]["generation"]
+
+    dpf.api.change(SERVICE, "svc", lambda body: body["spec"]["serviceDaemonSet"]["labels"].update(app="new"))
+    dpf.double.settle()
+    (after,) = _pods(dpf)
+    assert (labels_of(after)["app"], after["metadata"]["uid"] != pod["metadata"]["uid"]) == ("new", True)
+
+    dpf.api.delete(SERVICE, "svc")
+    dpf.double.settle()
+    assert (dpf.all(SERVICE), _pods(dpf)) == ([], [])
+
+
+def test_services_that_would_run_elsewhere_are_violations(dpf):
+    _service(dpf, "everywhere", serviceDaemonSet={"labels": {}})
+    _service(dpf, "host", deployInCluster=True)
+    _service(dpf, "x" * 60)
+    dpf.double.settle()
+    assert dpf.double.violations.take() == [
+        "DPUService everywhere selects all nodes",
+        "DPUService host has spec.deployInCluster",
+        f"DPUService {'x' * 60}: the release has no name, or one that Helm refuses",
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from blueprints.answers import Answer, Json, Ready, Wait
 from blueprints.dpf import Site, kube_told, opened, services
-from blueprints.kube import Object, RequestForbidden, label_value, selector
+from blueprints.kube import Object, RequestForbidden, label_value, proof_labels, selector
 from blueprints.specs import Spec
 
 PROOF = "dpu_services"
@@ -33,12 +33,10 @@ def remove_own(spec: Spec, memo: Json) -> Answer:
         return _removed(site, spec, services.labels_of(spec.lease.key), memo)
 
 
-@kube_told
 def open_to_lease(spec: Spec, memo: Json) -> Answer:
     """Store what the interface needs in order to write objects of this DPU for this lease."""
     assert spec.lease is not None
-    with opened(spec) as site:
-        return Ready(facts={"services": spec.lease.key}, secrets={PROOF: site.proof})
+    return Ready(facts={"services": spec.lease.key}, secrets={PROOF: proof_labels(spec.tags)})
 
 
 def keep_services(spec: Spec, memo: Json) -> Answer:

@@ -126,7 +126,8 @@ class DpfServices(ServiceBackend):
         raise ServiceChanged(f"The service {name} was changed meanwhile.")
 
     def _manifest(self, site: Site, service: Service) -> Json:
-        cluster = site.find("DPUCluster", self._lease.resource.parents[CLUSTER].resource.facts["name"])
+        held = self._lease.resource.parents.get(CLUSTER)
+        cluster = None if held is None else site.find("DPUCluster", held.resource.facts["name"])
         return services.manifest(
             site.dialect, service, lease=self._lease.key, namespace=site.namespace, proof=self._proof,
             cluster=cluster.labels if cluster is not None else {},
@@ -161,8 +162,11 @@ class DpfServices(ServiceBackend):
 
     def _pods(self, site: Site, deadline: Deadline) -> tuple[Sequence[Object], str]:
         """Return the pods of the lease, or why they cannot be read. A service can be removed all the same."""
+        held = self._lease.resource.parents.get(CLUSTER)
+        if held is None:
+            return (), "The DPU has no lease on a DPU cluster any more."
         try:
-            kubeconfig, problem = kubeconfig_of(site, self._lease.resource.parents[CLUSTER])
+            kubeconfig, problem = kubeconfig_of(site, held)
             if problem:
                 return (), problem
             with connect(read_credential({"kubeconfig": kubeconfig}), deadline=_call(deadline)) as cluster:
