@@ -8,6 +8,7 @@ import pytest
 
 from drydock.core import clock
 from drydock.core.errors import Conflict
+from leases.engine.core import specs
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.messaging.inline import settle
@@ -61,6 +62,20 @@ def test_a_held_lease_is_not_cleaned_before_its_hold_ends(blueprint, ask, until)
     assert Share.objects.exists()
     Lease.objects.update(hold_until=LONG_AGO)
     until(lease, state="destroyed")
+
+
+def test_kinds_are_told_which_leases_hold_a_resource_also_while_a_lease_is_held(blueprint, ask, until):
+    blueprint(kind="fake_activated")
+    lease = until(ask("fake_activated"), state="active")
+    view, ours = specs.resource_view(lease.resource), (specs.key("l", lease.pk),)
+    assert view.holders() == ours
+    Lease.objects.update(held=True, hold_until=clock.now() + dt.timedelta(hours=1))
+    release.release(lease.pk, actor="ada")
+    settle()
+    assert (view.lease_facts(), view.holders()) == ((), ours)
+    Lease.objects.update(hold_until=LONG_AGO)
+    until(lease, state="destroyed")
+    assert view.holders() == ()
 
 
 def test_losing_a_resource_tells_every_holder(blueprint, ask, until):
