@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from blueprints.dpf import permissions
 from blueprints.fake.cloud import Cloud
 from blueprints.kube.dialect import bundled
 from blueprints.models import Blueprint, Credential
+from leases.engine.core import database
 from leases.engine.sync import discovery
 from leases.messaging.inline import settle
 from leases.models import Lease, Resource, Run, Sync
@@ -50,6 +51,15 @@ class Deaths:
             if self._calls % 2:
                 self.count += 1
                 raise Died
+
+
+@pytest.fixture
+def deaths() -> Iterator[Deaths]:
+    """Let the worker die after each call of a step."""
+    found = Deaths()
+    database.hook(found)
+    yield found
+    database.hook(None)
 
 
 class Lab:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from leases.engine.core import database
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.engine.scheduling import request
@@ -14,7 +13,7 @@ from leases.models import Event, Lease, Resource, Run
 from leases.operations import installation
 from leases.reasons import Reason
 from leases.validation.requests import read
-from tests.dpf.conftest import Deaths, Lab
+from tests.dpf.conftest import Lab
 from tests.dpus.api import BFB, FLAVOR, SET
 from tests.dpus.user import URL
 from tests.dpus.world import Host
@@ -23,15 +22,6 @@ from tests.leases.conftest import ask as ask
 from tests.leases.conftest import owner as owner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def deaths() -> Iterator[Deaths]:
-    """Let the worker die after each call of a step."""
-    found = Deaths()
-    database.hook(found)
-    yield found
-    database.hook(None)
 
 
 def test_a_dpu_is_built_leased_released_and_destroyed_and_leaves_nothing(lab, ask):

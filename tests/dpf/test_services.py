@@ -19,6 +19,8 @@ from blueprints.dpu.dpf import leasing
 from blueprints.dpu.dpf.config import Config
 from blueprints.dpu.dpf.kind import Dpf
 from blueprints.dpu.dpf.services import DpfServices, open_services
+from blueprints.kube import Dialect, KindUnknown
+from blueprints.kube.dialect import bundled
 from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView, Spec
 from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.deadline import Deadline
@@ -412,6 +414,23 @@ def test_an_account_from_before_needs_no_right_to_services_until_there_are_chart
     assert isinstance(answer, Failed)
     assert "dpuservices" in answer.message
     assert "drydock kube role" in answer.message
+
+
+def test_a_server_without_services_is_told_if_there_are_charts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = site.dpu(1)
+    without, with_charts = site.lease(1, tags, charts=()), site.lease(1, tags)
+    known = bundled()[f"dpf-{site.user.double.generation.name}"]
+    lacking = Dialect(types=tuple(one for one in known.types if one.type.kind != objects.KIND))
+    for module in ("config", "access"):
+        monkeypatch.setattr(f"blueprints.dpf.{module}.dialect_of", lambda *_, **__: lacking)
+    (told,) = Dpf().check_blueprint(with_charts.resource.blueprint)
+    assert (told.field, "has no kind DPUService" in told.message) == ("kind", True)
+    assert list(Dpf().check_blueprint(without.resource.blueprint)) == []
+    for lease in (without, with_charts):
+        assert isinstance(site.step(leasing.remove_former, lease, tags), Ready)
+        assert isinstance(site.step(leasing.remove_own, lease, tags), Ready)
+    with pytest.raises(KindUnknown):
+        site.services(with_charts).list()
 
 
 def test_a_lease_from_before_has_no_services(site: Site) -> None:

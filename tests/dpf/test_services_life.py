@@ -107,6 +107,30 @@ def test_services_live_as_long_as_their_lease(lab, ask, owner, django_user_model
     assert pods(site) == []
 
 
+def test_a_worker_that_dies_after_each_call_leaves_no_service(lab, ask, owner, request):
+    site = lab(charts=[{**CHART, "versions": ["1.2.0"]}])
+    site.host("h1", "MT2400X00001")
+    site.discover()
+    lease = site.until(ask("dpu"), state="active")
+    ada = LocalClient(caller(owner))
+    for name in ("edge", "metrics"):
+        ada.apply_dpu_service(lease.pk, name, chart=FIREWALL)
+    settled(site)
+    assert [one.state for one in ada.dpu_services(lease.pk)] == ["ready", "ready"]
+    deaths = request.getfixturevalue("deaths")
+    following = ask("dpu")
+    release.release(lease.pk, actor="ada")
+    site.until(lease, state="destroyed")
+    assert names(site) == []
+    assert pods(site) == []
+    site.until(following, state="active")
+    assert following.resource_id == lease.resource_id
+    assert deaths.count >= 3  # in the step of the deactivation, and in both steps of the activation
+    ada.apply_dpu_service(following.pk, "edge", chart=FIREWALL)
+    settled(site)
+    assert ada.dpu_service(following.pk, "edge").state == "ready"
+
+
 def checked(site: Lab, dpu: Resource) -> None:
     """Let a health check of the DPU run to its end."""
     assert start(resource_id=dpu.pk, phase="check") is not None
