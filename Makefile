@@ -64,8 +64,8 @@ qemu-tree: install-dev ## capture the tree of an emulated disk with VFs again (n
 chaos: install-dev ## run 1,000 leases with faults, and verify all guarantees (SEED=7 repeats a run; SHORT=1: 60 leases)
 	@$(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short)
 
-storm: install-dev peers ## run leases on three failing emulated clouds while workers are killed (SEED=7 LEASES=60)
-	@$(BIN)/python -m tests.clouds.storm $(if $(SEED),--seed $(SEED)) $(if $(LEASES),--leases $(LEASES))
+storm: install-dev peers ## run leases on failing emulated clouds, or servers (RACK=1), and kill workers (SEED=7 LEASES=60)
+	@$(BIN)/python -m tests.$(if $(RACK),metal,clouds).storm $(if $(SEED),--seed $(SEED)) $(if $(LEASES),--leases $(LEASES))
 
 fuzz: install-dev ## send random input of strangers and hosts for 20 minutes (SECONDS=60 SEED=7)
 	@DRYDOCK_FUZZ_SECONDS=$(or $(SECONDS),1200) DRYDOCK_FUZZ_SEED=$(or $(SEED),$$(date +%s)) \

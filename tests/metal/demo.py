@@ -214,7 +214,8 @@ def _drydock(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback address that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -222,7 +223,7 @@ def _free_port() -> int:
 
 def main() -> int:
     """Run the demo; the exit status."""
-    port = _free_port()
+    port = free_port()
     settings = {**QUICK, "DRYDOCK_BOOT_URL": f"http://127.0.0.1:{port}"}
     return demos.run(
         "demo-metal", lambda output: MetalDemo(output, port).run(), settings=settings, page="docs/kinds/bare_metal.md"
