@@ -106,7 +106,8 @@ class RackStorm:
         from tests.bmc.double import redfish_double
         from tests.bmc.guests import guests
 
-        control, made = new_key_pair("control"), []
+        control = new_key_pair("control")
+        made: list[tuple[Any, Any]] = []
         for number in range(MACHINES):
             guest = stack.enter_context(guests(folder / f"m{number}", f"127.9.7.{number + 1}", control=control))
             machine = WatchedMachine(
@@ -248,7 +249,8 @@ class RackStorm:
         self.stage.promise("no medium is inserted", not media, str(media))
         sessions = sum(double.sessions for double in doubles)
         self.done["sessions of killed workers at BMCs, which end by themselves"] = sessions
-        self.stage.promise("no run is left, and no cleaning owed", not Run.objects.exists() and not Debt.objects.exists())
+        left = Run.objects.exists() or Debt.objects.exists()
+        self.stage.promise("no run is left, and no cleaning owed", not left)
         problems = [problem for _, guest in self.rack.values() for problem in guest.problems]
         self.stage.promise("every boot found its system", not problems, str(problems))
 
@@ -276,9 +278,7 @@ def main() -> int:
     given = parser.parse_args()
     port = demo.free_port()
     settings = {**demo.QUICK, **BRIEF, "DRYDOCK_BOOT_URL": f"http://127.0.0.1:{port}"}
-    stage = demos.play(
-        lambda output: RackStorm(output, given.seed, given.leases, port).run(), settings, what="storm"
-    )
+    stage = demos.play(lambda output: RackStorm(output, given.seed, given.leases, port).run(), settings, what="storm")
     again = f"--seed {given.seed} --leases {given.leases}"
     if stage.broken:
         print(f"\nA promise was broken ({again}): {'; '.join(stage.broken)}", file=sys.stderr)

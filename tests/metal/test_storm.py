@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def test_no_server_has_two_tenants_or_is_available_before_it_is_clean() -> None:
     require("sshd")
     require("sfdisk")
-    command = [sys.executable, "-m", "tests.metal.storm", "--seed", "3", "--leases", "4"]
+    command = [sys.executable, "-m", "tests.metal.storm", "--seed", "3", "--leases", "3"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=880)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
     assert "nothing was available uncleaned, and no machine had two tenants" in ran.stdout
