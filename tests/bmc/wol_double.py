@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import select
+import signal
 import socket
 import subprocess
 import threading
@@ -87,11 +88,15 @@ class Machine:
     def _stop(self) -> None:
         popen = self._server.popen
         if popen.poll() is None:
-            for process in self._server.sessions():
+            # A process for a connection that is just being accepted has the port of the server, too.
+            popen.send_signal(signal.SIGSTOP)
+            sessions = self._server.sessions()
+            for process in sessions:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
             popen.kill()
             popen.wait()
+            psutil.wait_procs(sessions, timeout=10)
 
     def _run(self) -> None:
         done = 0
