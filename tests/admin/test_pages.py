@@ -65,7 +65,7 @@ from leases.workloads import jobs as mechanism
 from tests.admin.conftest import page, rows_of
 from tests.admin.test_registered import MODELS
 
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 77000|add:77 }}"
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 770007000|add:77 }}"
 SECRET = "hush-hush-do-not-tell"
 
 
@@ -318,7 +318,7 @@ def test_nothing_that_a_user_gave_becomes_markup(site, lease):
     said = site.post(asks, {"ttl": "3h"}, follow=True)
     spoken = [output, text(said), text(site.get(reverse("admin:search"), {"q": HOSTILE[:20]}))]
     for shown in [*spoken, *everything(site)]:
-        for bad in ("<script>alert", "<img src=x", "onerror=alert(2)>{{", "<b>", "77077"):
+        for bad in ("<script>alert", "<img src=x", "onerror=alert(2)>{{", "<b>", "770007077"):
             assert bad not in shown, bad
 
 
