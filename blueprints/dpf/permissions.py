@@ -21,7 +21,7 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUService": ("get", "list", "create", "patch", "delete"),
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
-    "dpf_cluster": {"DPUCluster": _LIST},
+    "dpf_cluster": {"DPUCluster": ("get", "list", "patch")},
     "dpf_image": {"BFB": _OURS},
 }  # fmt: skip
 """Kind -> type of object -> verbs. Types that a server does not have are left out."""
