@@ -10,7 +10,7 @@ import pytest
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake
 from blueprints.models import Blueprint
-from drydock.core.errors import Conflict, InvalidRequest, NotSupported
+from drydock.core.errors import Busy, Conflict, InvalidRequest, NotSupported
 from drydock_client.values import BlueprintChange
 from leases.engine.core import database, specs
 from leases.engine.lifecycle import release
@@ -52,7 +52,7 @@ def change(root):
 def lease(blueprint, ask, until):
     """An active lease on one of two slots of a resource on which each lease has an account."""
     blueprint(kind="fake_activated", config={**BASE, "capacity": {"slots": 2}}, max_resources=1)
-    return until(ask("fake_activated"), state="active")
+    return until(ask("fake_activated", ttl="2h"), state="active")
 
 
 def slots(config):
@@ -349,7 +349,7 @@ def test_a_resource_is_not_updated_while_its_host_is_switched_and_not_switched_w
     until(lease.resource, generation=2)
     assert Cloud("hosts").count("switch_off") == 1
     Blueprint.objects.filter(name="hosts").update(
-        config={"provider": "hosts", "faults": [{"does": "slow", "at": "power.switch_off", "polls": 1, "after": 3600}]}
+        config={"provider": "hosts", "faults": [{"does": "slow", "at": "power.off", "polls": 1, "after": 3600}]}
     )
     resources.power(root, host.pk, "cycle")
     settled()
@@ -397,8 +397,8 @@ def test_a_lease_is_not_transferred_during_a_forced_update(lease, root, change, 
     change({**slots(BLUE), **LATER})
     resources.update(root, lease.resource_id, reason=WHY)
     settled()
-    with pytest.raises(Conflict):
-        leases.transfer(caller(lease.owner), lease.pk, to="eve")
+    with pytest.raises(Busy):
+        leases.transfer(root, lease.pk, to="eve")
 
 
 def forced_life(owner: int) -> None:
