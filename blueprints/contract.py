@@ -663,6 +663,11 @@ class Updates(ABC):
     If True, all idle resources are updated at once, and outdated ones serve no new lease. If False, outdated ones stay
     in service, and only a limited number is updated at a time.
     """
+    replaces: ClassVar[bool] = False
+    """Whether a resource is replaced, once it is idle, if its update would disturb leases.
+
+    `update` then only makes changes that disturb none.
+    """
     forcible: ClassVar[bool] = False
     """Whether an operator may force an update that disturbs leases while leases hold the resource.
 

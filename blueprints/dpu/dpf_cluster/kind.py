@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -91,7 +91,7 @@ class DpfCluster(Kind, Discovers, Updates):
         """Return the plan that writes the labels of the config, and removes those of an earlier one."""
         return (Step(name="label", act=labels.write, deadline=_LONG),)
 
-    def disruption(self, before: Config | None, after: Config) -> str:
+    def disruption(self, before: Any, after: Any) -> str:
         """Return an empty string: nothing in the config disturbs the DPUs in a cluster."""
         return ""
 

@@ -108,6 +108,8 @@ def _refuse(resource_id: int, now: Now, change: Change, holders: Holders) -> Non
     machines.refuse_busy(now._replace(in_maintenance=bool(rows(_MAINTAINED, (resource_id,)))))
     if not change.disruption:
         return
+    if not generations.in_place(resource_id):
+        raise NotSupported(f"{now.name} is replaced once its leases have ended. {change.disruption}")
     kind = registry.kind(Resource.objects.select_related("blueprint").get(pk=resource_id).blueprint.kind)
     others = [one for one in maintenance.tree_holders(resource_id, None) if one.lease_id not in dict(holders)]
     if others:

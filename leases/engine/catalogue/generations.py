@@ -68,6 +68,15 @@ def disruption(blueprint: Blueprint, generation: int) -> str:
     return kind.disruption(_parsed(former), after)
 
 
+def in_place(resource_id: int) -> bool:
+    """Return whether an outdated resource is updated, and not replaced once it is idle."""
+    kind = registry.kind(Resource.objects.select_related("blueprint").get(pk=resource_id).blueprint.kind)
+    if not isinstance(kind, Updates):
+        return False
+    change = pending(resource_id) if kind.replaces else None
+    return change is None or not change.disruption
+
+
 def closes(blueprint: Blueprint) -> bool:
     """Return whether a resource that differs from the config must serve no lease before it is updated.
 

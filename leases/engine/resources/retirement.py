@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blueprints import registry
-from blueprints.contract import Updates
 from drydock.core.errors import Busy
 from leases.engine.catalogue import generations
 from leases.engine.core.database import rows, run, short
@@ -45,7 +43,7 @@ KEPT_UNTIL_CLEAN = """
 def _retire(resource_id: int, reason: str, message: str, actor: str, unwanted: bool) -> bool:
     rolled = may_roll(resource_id) if reason == Reason.OUTDATED else None
     found = rows(
-        "SELECT r.state, b.min_ready, b.kind FROM leases_resource r"
+        "SELECT r.state, b.min_ready FROM leases_resource r"
         " JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.id = %s AND r.used_slots = 0 AND r.state IN ('pending', 'active') AND NOT EXISTS (SELECT"
         " FROM leases_run n WHERE n.resource_id = r.id AND n.phase = 'act')"
@@ -54,7 +52,7 @@ def _retire(resource_id: int, reason: str, message: str, actor: str, unwanted: b
     )
     if not found or (unwanted and found[0][1] > 0) or rolled is False:
         return False
-    if rolled and isinstance(registry.kind(found[0][2]), Updates):
+    if rolled and generations.in_place(resource_id):
         return begin_update(resource_id)
     if not stop(resource_id=resource_id):
         return True

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from blueprints import registry
-from blueprints.contract import CatalogueStale, Checks, Updates
+from blueprints.contract import CatalogueStale, Checks
 from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
 from leases.engine.actions import updates
@@ -179,7 +179,7 @@ def _mild_ones(updating: list[str]) -> dict[str, Any]:
 def _roll(one: _Outdated, bounded: bool) -> bool:
     if one.mild:
         return updates.begin_undisturbed(one.id, bounded=bounded)
-    if isinstance(registry.kind(one.kind), Updates):
+    if generations.in_place(one.id):
         return _update(one.id, bounded)
     return one.origin == "built" and retirement.retire_idle(
         one.id, reason=Reason.OUTDATED, message="Built from an older blueprint."
@@ -261,7 +261,7 @@ def check_due() -> int:
 @short
 def _check(resource_id: int, kind: str, renew: bool) -> bool:
     """Start a health check or, if `renew` is true and the kind can update, an update of the resource."""
-    if renew and isinstance(registry.kind(kind), Updates) and retirement.begin_update(resource_id):
+    if renew and generations.in_place(resource_id) and retirement.begin_update(resource_id):
         return True
     return isinstance(registry.kind(kind), Checks) and start(resource_id=resource_id, phase="check") is not None
 
