@@ -96,7 +96,7 @@ def _update(who: Caller, row: Any, given: FormData) -> str:
 
 
 def _needs_update(row: Any) -> bool:
-    return bool(row.generation < row.blueprint.generation and _kind_supports(Updates)(row))
+    return _kind_supports(Updates)(row) and bool(row.generation < row.blueprint.generation)
 
 
 def _has_own_credential(row: Any) -> bool:
