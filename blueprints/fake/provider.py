@@ -112,9 +112,16 @@ class Provider:
         with self._store.transaction() as db:
             return bool(db.execute("SELECT 1 FROM sold_out WHERE type = ?", (type_name,)).fetchone())
 
-    def update(self, key: str, generation: int) -> Instance | None:
-        """Bring the instance to a generation of its blueprint."""
+    def update(self, key: str, generation: int, *, flashed: bool) -> Instance | None:
+        """Bring the instance to a generation of its blueprint.
+
+        If it was flashed, it runs again afterwards, and nothing of leases is left on it.
+        """
         with self._call("update", key) as db:
+            if flashed:
+                for table in ("left_by", "services"):
+                    db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))  # noqa: S608
+                db.execute("UPDATE instances SET state = 'running' WHERE key = ? AND state = 'starting'", (key,))
             db.execute("UPDATE instances SET generation = ? WHERE key = ?", (generation, key))
             return _instance(db, key)
 

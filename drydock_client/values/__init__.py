@@ -37,6 +37,7 @@ from drydock_client.values.resources import (
     ResourceInfo,
     SensorReadingInfo,
     SensorReportInfo,
+    UpdateInfo,
     Usage,
 )
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
@@ -114,6 +115,7 @@ __all__ = [
     "ServerInfo",
     "Sibling",
     "TokenInfo",
+    "UpdateInfo",
     "Usage",
     "UsageInfo",
     "UsageReport",

@@ -91,7 +91,7 @@ def _change_resource(who: Caller, id: int, act: str, **given: Any) -> ResourceIn
         "drain": resources.drain, "quarantine": resources.quarantine, "unquarantine": resources.unquarantine,
         "no_reboots": resources.forbid_reboots, "allow_reboots": resources.allow_reboots,
         "retire": resources.retire, "power": resources.power, "check": resources.check,
-        "force_destroy": resources.force_destroy,
+        "force_destroy": resources.force_destroy, "update": resources.update,
     }  # fmt: skip
     if act == "undrain":
         return resources.drain(who, id, drained=False)

@@ -9,6 +9,7 @@ from leases.models.erasure import ErasureRecord
 from leases.models.event import Event
 from leases.models.evidence import LeaseEvidence
 from leases.models.failure import Failure
+from leases.models.former_config import FormerConfig
 from leases.models.identity import ResourceIdentity
 from leases.models.installation import Installation, Worker
 from leases.models.job import Job
@@ -36,6 +37,7 @@ __all__ = [
     "Event",
     "Failure",
     "Finding",
+    "FormerConfig",
     "Installation",
     "Job",
     "JoinCode",

@@ -125,15 +125,17 @@ def create_set(spec: Spec, memo: Json) -> Answer:
             names = ", ".join(one.name for one in found[:10]) or "no card"
             message = f"A DPUSet for card {card['device']} would select {names}. Nothing was written."
             return Failed(scope=Scope.OPERATOR, code="card_not_selected", message=message)
-        name = site.name("DPUSet", spec.resource.key)
-        labels = {**spec.config.node_labels, **site.proof}
-        manifest = manifests.dpu_set(
-            site.dialect, name, site.namespace, card,
-            image=spec.parents[IMAGE].resource.facts["name"], flavor=spec.resource.facts["flavor_object"],
-            labels=labels,
-        )  # fmt: skip
-        made = site.ensure(manifest)
+        made = site.ensure(set_of(site, spec))
     return Ready(facts={"set": made.name})
+
+
+def set_of(site: Site, spec: Spec) -> Json:
+    """Return the DPUSet of the DPU, with the labels of its node as the config has them now."""
+    return manifests.dpu_set(
+        site.dialect, site.name("DPUSet", spec.resource.key), site.namespace, spec.parents[CARD].resource.facts,
+        image=spec.parents[IMAGE].resource.facts["name"], flavor=spec.resource.facts["flavor_object"],
+        labels={**spec.config.node_labels, **site.proof},
+    )  # fmt: skip
 
 
 @kube_told

@@ -12,13 +12,13 @@ from typing import ClassVar
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLease
-from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step
+from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step, Updates
 from blueprints.dpf import DpuAttributes, DpuRequirements, delete_ours, owned
 from blueprints.dpf import config as server
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.requirements import MATCHES, of_card
 from blueprints.dpf.services import KIND as SERVICE
-from blueprints.dpu.dpf import actions, leasing, provisioning
+from blueprints.dpu.dpf import actions, leasing, provisioning, updating
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
@@ -30,7 +30,7 @@ _REMOVAL = 1800.0
 """Seconds for which a new lease waits until the services of former ones are gone."""
 
 
-class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
+class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
     """A DPUSet of DPF that selects exactly one card. A lease on it has services: DPUServices on its node."""
 
     name: ClassVar[str] = "dpf"
@@ -40,6 +40,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
     needs: ClassVar[tuple[str, ...]] = (actions.CARD_TYPE, actions.CLUSTER_TYPE, actions.IMAGE_TYPE)
     idle_timeout: ClassVar[dt.timedelta | None] = None
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
+    replaces: ClassVar[bool] = True
     operator_facts: ClassVar[frozenset[str]] = frozenset({"flavor_object", "set"})
 
     def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:
@@ -97,6 +98,14 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
     def check(self) -> Plan:
         """Return the plan that reads whether the DPU is ready, and removes services of leases that are over."""
         return (Step(name="look", act=actions.look),)
+
+    def update(self) -> Plan:
+        """Return the plan that changes the labels of the DPU's node. For anything else, the DPU is replaced."""
+        return (Step(name="labels", act=updating.relabel),)
+
+    def disruption(self, before: schema.Config | None, after: schema.Config) -> str:
+        """Return which fields change for which the DPU is installed anew."""
+        return updating.disruption(before, after)
 
     def destroy(self) -> Plan:
         """Return the plan that deletes our objects, and waits until DPF has removed the DPU and its node."""
