@@ -39,7 +39,9 @@ def test_a_card_is_read_and_nothing_is_written():
 @pytest.mark.parametrize("version", ["24.10", "26.4"])
 def test_no_role_may_write_what_others_own(version):
     found = rules("dpf", version)
-    assert found["dpusets"] == found["dpuflavors"] == {"get", "list", "create", "delete"}
+    assert found["dpuflavors"] == {"get", "list", "create", "delete"}
+    assert found["dpusets"] == found["dpuflavors"] | {"patch"}, "to restore it, if the config says so"
+    assert found["bfbs"] == {"get"}
     assert found["dpuservices"] == {"get", "list", "create", "patch", "delete"}
     assert found["secrets"] == {"get"}
     assert "create" not in found["dpus"]
