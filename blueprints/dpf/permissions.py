@@ -16,8 +16,8 @@ _OURS = ("get", "list", "create", "delete")
 """The verbs for objects that Drydock creates. It reads them by name, and lists them by label to find orphans."""
 _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dpf": {
-        "DPUSet": (*_OURS, "patch"), "DPUFlavor": _OURS,
-        "DPU": ("get", "list", "patch", "delete"), "DPUCluster": ("get",),
+        "DPUSet": (*_OURS, "patch"), "DPUFlavor": _OURS, "BFB": ("get",), "DPU": ("get", "list", "patch", "delete"),
+        "DPUCluster": ("get",),
         "DPUDevice": _LIST, "DPUNode": ("get", "list", "patch"), "DPUNodeMaintenance": ("get", "patch"),
         "DPUService": ("get", "list", "create", "patch", "delete"),
     },

@@ -40,7 +40,8 @@ def test_a_card_is_read_and_nothing_is_written():
 def test_no_role_may_write_what_others_own(version):
     found = rules("dpf", version)
     assert found["dpuflavors"] == {"get", "list", "create", "delete"}
-    assert found["dpusets"] == {"get", "list", "create", "patch", "delete"}
+    assert found["dpusets"] == found["dpuflavors"] | {"patch"}, "to restore it, if the config says so"
+    assert found["bfbs"] == {"get"}
     assert rules("dpf_cluster", version) == {"dpuclusters": {"get", "list", "patch"}}
     assert found["dpuservices"] == {"get", "list", "create", "patch", "delete"}
     assert found["secrets"] == {"get"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.dpf import kube_told, opened
-from blueprints.dpu.dpf.actions import set_of
+from blueprints.dpu.dpf.actions import IMAGE, manifest_of_set
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube import has_labels, labelled
 from blueprints.specs import Spec
@@ -33,7 +33,8 @@ def relabel(spec: Spec, memo: Json) -> Answer:
         found = site.find("DPUSet", name)
         if found is None or not has_labels(site.proof)(found.labels):
             return Failed(scope=Scope.STEP, code="set_gone", message=f"The DPUSet {name} does not exist any more.")
-        wanted = labelled(set_of(site, spec), site.proof)
+        image = spec.parents[IMAGE].resource.facts["name"]
+        wanted = labelled(manifest_of_set(site, spec, name, image), site.proof)
         site.cluster.apply(type_, wanted, current=found)
         dpus = site.ours("DPU")
     asked = (wanted["spec"]["dpuTemplate"]["spec"].get("cluster") or {}).get("nodeLabels") or {}

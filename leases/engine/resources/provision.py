@@ -324,6 +324,13 @@ def carrier_lease(blueprint: Blueprint, asked: Asked | None) -> NeededLease | No
     return kind.carrier(specs.config(blueprint.kind, blueprint.config), asked)
 
 
+def carrier_of(current: Run) -> int | None:
+    """Return the id of the resource that a run's resource is built on; None if there is none, or not yet."""
+    if not isinstance(registry.kind(current.resource.blueprint.kind), Carried):
+        return None
+    return current.resource.part_of_id
+
+
 def join_carrier(current: Run) -> None:
     """Make the resource of a build part of its carrier, once it has the lease of that. Call inside a transaction.
 
