@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, NeededLease, Ready, Scope, Wait
 from blueprints.bluefield import hold_card
 from blueprints.bluefield.cards import DPF
+from blueprints.bluefield.dpus import of_card
 from blueprints.dpf import Site, cards, dialect_of, kube_told, manifests, opened
 from blueprints.dpf.phases import why
-from blueprints.dpf.requirements import of_card
 from blueprints.dpu.dpf import leasing
 from blueprints.dpu.dpf.config import Config, hugepages_gib
 from blueprints.kube import NODE, SECRET, KubeError, Object, at, connect
