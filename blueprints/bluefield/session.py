@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from blueprints.bluefield import reading
@@ -81,6 +82,13 @@ class CardSession(RedfishSession):
         body = {"TransferProtocol": protocol, "ImageURI": address, "Targets": [_SYSTEM]}
         return started(self._client.start(target, body))
 
+    def task(self, id: str) -> BmcTask:
+        """Read a task by its path. Its message has no hidden texts."""
+        return self._told(super().task(id))
+
+    def _told(self, task: BmcTask) -> BmcTask:
+        return replace(task, message=self._client.line.redacted(task.message))
+
     def find_flash(self, secret: str, before: Sequence[str]) -> BmcTask | None:
         """Return the task that installs the image with `secret` in its path, if the BMC lists it.
 
@@ -102,7 +110,7 @@ class CardSession(RedfishSession):
                 answer = self._client.status(path)
             except UNREADABLE:
                 continue
-            task = redfish_readings.task(answer.body, path, answer.status)
+            task = self._told(redfish_readings.task(answer.body, path, answer.status))
             if task.updates is not False:
                 yield task, secret in str(answer.body.get("Payload"))
 

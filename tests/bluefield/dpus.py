@@ -20,7 +20,7 @@ from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView, Whol
 from interfaces.endpoints import LocalEndpoint
 from interfaces.registry import REGISTRY
 from interfaces.transports import transport_to
-from tests.bmc.bluefield import SERIAL, Bluefield
+from tests.bmc.bluefield import SERIAL, Bluefield, newer, small
 from tests.bmc.flashing import Card, image
 from tests.clouds.machines import USER
 
@@ -77,6 +77,13 @@ def web(folder: Path) -> Iterator[Web]:
         finally:
             running.shutdown()
             thread.join()
+
+
+def resources() -> dict[str, Any]:
+    """Return the resources of a BMC that fetches by HTTP, whose card is a DPU."""
+    found = newer(small())
+    found["/redfish/v1/Systems/Bluefield/Oem/Nvidia"] = {"Mode": "DpuMode"}
+    return found
 
 
 def config(card: Card, images: Web, **more: Any) -> Json:

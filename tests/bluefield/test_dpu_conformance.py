@@ -16,9 +16,9 @@ from blueprints.dpu.bluefield.kind import Bluefield
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.testing.conformance import KindConformance, Outside
 from interfaces.ssh.pool import POOL
-from tests.bluefield.dpus import Webroot, card_lease, config, publish, web
+from tests.bluefield.dpus import Webroot, card_lease, config, publish, resources, web
 from tests.blueprints.host_peers import marked
-from tests.bmc.bluefield import bluefield, newer, small
+from tests.bmc.bluefield import bluefield
 from tests.bmc.flashing import flashing
 from tests.peers import require
 
@@ -47,7 +47,7 @@ class TestBluefield(KindConformance):
         require("sudo")
         self.reboots, self.again = 0, set[str]()
         with (
-            bluefield(newer(small())) as self.bmc, flashing(self.bmc) as self.card,
+            bluefield(resources()) as self.bmc, flashing(self.bmc) as self.card,
             web(tmp_path / "images") as self.images, web(tmp_path / "site") as site,
         ):  # fmt: skip
             publish(self.images)

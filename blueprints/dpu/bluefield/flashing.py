@@ -19,7 +19,7 @@ from blueprints.bluefield.messages import meaning
 from blueprints.bmc.errors import BmcAnswerInvalid, BmcAnswerLost, BmcBusy, BmcRefused, BmcUnreachable
 from blueprints.bmc.values import BmcTask, PowerAction, PowerState
 from blueprints.dpu.bluefield.config import Config
-from blueprints.dpu.bluefield.preparing import PATH, card_of
+from blueprints.dpu.bluefield.preparing import CARD, PATH, card_of
 from blueprints.dpu.bluefield.publishing import WEBROOT, address_of
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -230,11 +230,16 @@ def installed(config: Config) -> Json:
     return {name: value for name, value in found.items() if value}
 
 
+def _changed(spec: Spec) -> bool:
+    """Return whether the build may have changed the card, and the card is still leased."""
+    return RSHIM in spec.resource.facts and (CARD in spec.parents or CARD in spec.resource.parents)
+
+
 @bmc_told
 def wait_for_flash(spec: Spec, memo: Json) -> Answer:
     """Before a destruction, wait for an installation that may still run, up to the same limit."""
     config: Config = spec.config
-    if RSHIM not in spec.resource.facts:
+    if not _changed(spec):
         return Ready()
     began = memo.get("began") or clock.now().isoformat()
     if _since(began) > config.flash_limit:
@@ -253,7 +258,7 @@ def wait_for_flash(spec: Spec, memo: Json) -> Answer:
 @bmc_told
 def leave_rshim(spec: Spec, memo: Json) -> Answer:
     """Give the rshim back to the host, if that had it."""
-    if spec.resource.facts.get(RSHIM) is not False:
+    if not _changed(spec) or spec.resource.facts[RSHIM] is not False:
         return Ready()
     with session(spec) as bmc:
         return _rshim(bmc, spec, memo, False) or Ready()
@@ -262,7 +267,7 @@ def leave_rshim(spec: Spec, memo: Json) -> Answer:
 @bmc_told
 def park(spec: Spec, memo: Json) -> Answer:
     """Switch the operating system of the card off, so that nothing of a former lease runs."""
-    if RSHIM not in spec.resource.facts or spec.config.park != "power_off":
+    if not _changed(spec) or spec.config.park != "power_off":
         return Ready()
     with session(spec) as bmc:
         if bmc.power() is PowerState.OFF:

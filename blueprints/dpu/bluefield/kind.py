@@ -42,7 +42,7 @@ class Bluefield(WithAccounts, Builds, Carried):
 
     def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:
         """Return the DPU that the config describes, if it can meet the request. Its card is found by the build."""
-        promised: Json = {**flashing.installed(config), **config.card}
+        promised: Json = {**flashing.installed(config), **preparing.wanted_card(config)}
         attributes = {name: promised[name] for name in DpuAttributes.model_fields if promised.get(name) is not None}
         if asked is None:
             return [Draft(attributes=attributes, capacity=Amounts(slots=1))]

@@ -31,9 +31,15 @@ def card_of(spec: Spec) -> ResourceView:
     return held.resource
 
 
+def wanted_card(config: Config) -> Json:
+    """Return what the config requires of a card. Of several generations, each is checked after the lease."""
+    generation = {"model": config.models[0]} if len(config.models) == 1 else {}
+    return {**generation, **config.card}
+
+
 def lease_of_card(config: Config, asked: Asked | None) -> NeededLease:
     """Return the lease of the card that a DPU for this request is installed on."""
-    requirements = {**config.card, **of_card(asked.requirements if asked is not None else None), "via": BMC}
+    requirements = {**wanted_card(config), **of_card(asked.requirements if asked is not None else None), "via": BMC}
     return NeededLease(name=CARD, type=CARD_TYPE, requirements=requirements, exclusive=True)
 
 

@@ -27,6 +27,8 @@ from interfaces.filesystem import Filesystem
 WEBROOT, WEBROOT_TYPE = "image", "webroot"
 LARGEST = 16 << 30
 """Bytes of an image."""
+_ROOM = 48
+"""MiB of the web root beside the image, for the file system that limits its size, logs, and bf.cfg."""
 _PART = 4 << 20
 _HEAD = 4096
 _PRIVATE = 0o600
@@ -65,7 +67,8 @@ def have_webroot(spec: Spec, memo: Json) -> Answer:
     """Lease the web root for this build."""
     config: Config = spec.config
     if WEBROOT not in spec.parents:
-        size = Amounts(disk_mib=(int(spec.resource.facts["image_bytes"]) >> 20) + 2)
+        mib = int(spec.resource.facts["image_bytes"]) >> 20
+        size = Amounts(disk_mib=mib + mib // 12 + _ROOM)
         wanted = NeededLease(
             name=WEBROOT, type=WEBROOT_TYPE, requirements=dict(config.webroot), amounts=size, exclusive=True,
             lifetime="phase",
@@ -99,10 +102,12 @@ def publish(spec: Spec, memo: Json) -> Answer:
                 if total != size:
                     message = f"The image {config.image} has changed while it was downloaded."
                     return Failed(scope=Scope.OFFER, code="image_changed", message=message)
-                while at < size and clock.monotonic() < until and (part := response.read(_PART, decode_content=False)):
+                while at < size and (part := response.read(_PART, decode_content=False)):
                     reading = bfb.read_on(reading, part)
                     target.write(at, part)
                     at += len(part)
+                    if clock.monotonic() >= until:
+                        break
         if at == size:
             bfb.check_whole(reading)
     except _NoImage as error:
