@@ -8,10 +8,10 @@ import binascii
 from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, NeededLease, Ready, Scope, Wait
 from blueprints.bluefield import hold_card, usual_memory_gib
 from blueprints.bluefield.cards import DPF
+from blueprints.bluefield.dpus import of_card
 from blueprints.dpf import Site, cards, dialect_of, kube_told, manifests, opened
 from blueprints.dpf.bmc import BY_BMC
 from blueprints.dpf.phases import why
-from blueprints.dpf.requirements import of_card
 from blueprints.dpu.dpf.config import Config, flavor_problem
 from blueprints.kube import NODE, SECRET, KubeError, at, connect, has_labels
 from blueprints.kube import read as read_credential

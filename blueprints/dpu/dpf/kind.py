@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLease
+from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step, Updates
-from blueprints.dpf import DpuAttributes, DpuRequirements, delete_ours, owned
 from blueprints.dpf import config as server
+from blueprints.dpf import delete_ours, owned
 from blueprints.dpf.phases import LIMIT
-from blueprints.dpf.requirements import MATCHES, of_card
 from blueprints.dpf.services import KIND as SERVICE
 from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, updating
 from blueprints.dpu.dpf import config as schema
