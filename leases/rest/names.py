@@ -38,6 +38,7 @@ _SPECIAL = {
     "post resources/*/force_destroy": "force_destroy_resource",
     "post resources/*/power": "set_resource_power",
     "post resources/*/tags": "set_resource_tags",
+    "post resources/*/update": "update_leased_resource",
     "post users/*/groups": "set_user_groups",
     "post users/*/password": "set_user_password",
 }
