@@ -180,7 +180,7 @@ def kubeconfig_of(site: Site, cluster: LeaseView) -> tuple[str, str]:
 
 @kube_told
 def look(spec: Spec, memo: Json) -> Answer:
-    """Read whether DPF reports the DPU as ready, and remove services of leases that are over.
+    """Read whether DPF reports the DPU as ready, and remove services and credentials that are over.
 
     A DPU that is not ready is degraded: its lease stays, and gets no others.
     """
@@ -189,7 +189,7 @@ def look(spec: Spec, memo: Json) -> Answer:
         removed = leasing.remove_strays(site, spec)
     if not found:
         return Failed(scope=Scope.STEP, code="dpu_gone", message="DPF has no DPU for our DPUSet any more.")
-    told = f"Services of leases that are over were removed: {', '.join(removed[:10])}." if removed else ""
+    told = f"Services and credentials that are over were removed: {', '.join(removed[:10])}." if removed else ""
     return Ready(health=_health(found), log=told)
 
 

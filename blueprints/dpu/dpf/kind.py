@@ -15,10 +15,11 @@ from blueprints.answers import Json, NeededLease
 from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step
 from blueprints.dpf import DpuAttributes, DpuRequirements, delete_ours, owned
 from blueprints.dpf import config as server
+from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.requirements import MATCHES, of_card
 from blueprints.dpf.services import KIND as SERVICE
-from blueprints.dpu.dpf import actions, leasing, provisioning
+from blueprints.dpu.dpf import actions, leasing, provisioning, revocation
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
@@ -79,16 +80,23 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
         """Return the plan that removes what former leases have left, and opens the DPU to services of the lease."""
         return (
             Step(name="former", act=leasing.remove_former, deadline=_REMOVAL),
+            Step(name="credentials", act=revocation.revoke_former, deadline=_REMOVAL),
             Step(name="services", act=leasing.open_to_lease),
         )
 
     def deactivate(self) -> Plan:
-        """Return the plan that removes the services of the lease."""
-        return (Step(name="services", act=leasing.remove_own, deadline=_LONG),)
+        """Return the plan that removes the credentials and services of the lease."""
+        return (
+            Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
+            Step(name="services", act=leasing.remove_own, deadline=_LONG),
+        )
 
     def hand_over(self) -> Plan:
-        """Return the plan that leaves the services to the new owner."""
-        return (Step(name="services", act=leasing.keep_services),)
+        """Return the plan that leaves the services to the new owner, but no credential that the former one knows."""
+        return (
+            Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
+            Step(name="services", act=leasing.keep_services),
+        )
 
     def interfaces(self) -> Mapping[str, Opener]:
         """Return the function that opens the services of a lease."""
@@ -102,19 +110,27 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
         """Return the plan that deletes our objects, and waits until DPF has removed the DPU and its node."""
         return (
             Step(name="services", act=leasing.remove_former, deadline=_LONG),
+            Step(name="credentials", act=revocation.revoke_former, deadline=_LONG),
             Step(name="set", act=delete_ours("DPUSet"), deadline=_LONG),
             Step(name="dpu", act=actions.wait_until_removed, deadline=_LONG),
             Step(name="flavor", act=delete_ours("DPUFlavor"), deadline=_LONG),
             # A request that was on its way when the lease ended may have written one meanwhile.
             Step(name="late", act=leasing.remove_former, deadline=_LONG),
+            Step(name="late_credentials", act=revocation.revoke_former, deadline=_LONG),
         )
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Return the DPUSets and DPUFlavors of this installation. DPUServices end with the DPU of their proof."""
+        """Return the DPUSets and DPUFlavors of this installation. Others end with the DPU of their proof."""
         return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used, has DPF, and can express flavor and services."""
-        kinds = ("DPUSet", "DPUFlavor", "DPU", *((SERVICE,) if blueprint.config.charts else ()))
+        kinds = (
+            "DPUSet",
+            "DPUFlavor",
+            "DPU",
+            *((SERVICE,) if blueprint.config.charts else ()),
+            *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
+        )
         found = server.problems(blueprint, kinds)
         return found or actions.flavor_problems(blueprint)
