@@ -44,6 +44,7 @@ from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import (
     DpuChart,
+    DpuCredentialInfo,
     DpuPort,
     DpuServiceInfo,
     Ended,
@@ -75,6 +76,7 @@ __all__ = [
     "DeclaredActInfo",
     "DeviceInfo",
     "DpuChart",
+    "DpuCredentialInfo",
     "DpuPort",
     "DpuServiceInfo",
     "Ended",

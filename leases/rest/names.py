@@ -15,6 +15,7 @@ _SPECIAL = {
     "post leases/*/console": "read_lease_console",
     "post leases/*/console/input": "write_lease_console",
     "post leases/*/private_key": "read_lease_private_key",
+    "post leases/*/dpu-credentials/*/kubeconfig": "read_lease_dpu_credential",
     "post leases/*/heartbeat": "send_lease_heartbeat",
     "get hardware": "list_hardware",
     "get leases/*/file": "read_lease_file",

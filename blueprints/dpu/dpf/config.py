@@ -8,14 +8,29 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
+from blueprints.contract import Fields
 from blueprints.dpf import Server
 from blueprints.dpf.phases import LIMIT, LIMITS
 from blueprints.dpuservices import ChartConfig
+from interfaces.dpu_services.credentials import LONGEST, SHORTEST
 
 _HUGEPAGES = re.compile(r"\Ahugepages=(\d{1,9})\Z")
 _SIZE = re.compile(r"\Ahugepagesz=(\d{1,6})([KMG])\Z", re.IGNORECASE)
 _UNIT = {"K": 1 / (1 << 20), "M": 1 / 1024, "G": 1.0}
 _DEFAULT_PAGE_GIB = 2 / 1024
+
+
+class CredentialConfig(Fields):
+    """Credentials for the DPU cluster, which owners of leases may request."""
+
+    namespace: str = Field(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        description="Namespace set aside for the Secrets with credentials, and of the same name in the DPU clusters, "
+        "for their accounts. Nothing else may be in either.",
+    )
+    longest: int = Field(
+        default=3600, ge=SHORTEST, le=LONGEST, description="Seconds for which a credential may be valid at most."
+    )
 
 
 class Config(Server):
@@ -61,6 +76,9 @@ class Config(Server):
     drift: Literal["report", "restore"] = Field(
         default="report", description="What is done if somebody else has changed a field that Drydock has written."
     )
+    credentials: CredentialConfig | None = Field(
+        default=None, description="Whether and how owners may request credentials; by default they may not."
+    )
     reimage: int = Field(default=1, ge=0, le=5, description="How often a failed installation is begun anew.")
 
     @field_validator("image", "park_image")
@@ -76,6 +94,12 @@ class Config(Server):
     def _flavor_can_be_used(self) -> Self:
         if isinstance(self.flavor, str) and not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", self.flavor):
             raise ValueError("flavor: the name of a DPUFlavor has lower-case letters, digits, hyphens and dots.")
+        return self
+
+    @model_validator(mode="after")
+    def _credentials_are_apart(self) -> Self:
+        if self.credentials is not None and self.credentials.namespace == self.namespace:
+            raise ValueError("credentials.namespace: it must not be the namespace of the DPF objects.")
         return self
 
     def limit(self, phase: str) -> float:

@@ -16,9 +16,10 @@ from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, o
 from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step, Updates
 from blueprints.dpf import config as server
 from blueprints.dpf import delete_ours, owned
+from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.services import KIND as SERVICE
-from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, updating
+from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, revocation, updating
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
@@ -84,20 +85,27 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
         """Return the plan that removes what former leases have left, and opens the DPU to services of the lease."""
         return (
             Step(name="former", act=leasing.remove_former, deadline=_REMOVAL),
+            Step(name="credentials", act=revocation.revoke_former, deadline=_REMOVAL),
             Step(name="services", act=leasing.open_to_lease),
         )
 
     def deactivate(self) -> Plan:
-        """Return the plan that removes the services of the lease."""
-        return (Step(name="services", act=leasing.remove_own, deadline=_LONG),)
+        """Return the plan that removes the credentials and services of the lease."""
+        return (
+            Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
+            Step(name="services", act=leasing.remove_own, deadline=_LONG),
+        )
 
     def reusable_after(self, lease: LeaseView) -> bool:
         """Return whether another owner may get the DPU: not after one who could be root on it."""
         return not lease.resource.blueprint.config.root
 
     def hand_over(self) -> Plan:
-        """Return the plan that leaves the services to the new owner."""
-        return (Step(name="services", act=leasing.keep_services),)
+        """Return the plan that leaves the services to the new owner, but no credential that the former one knows."""
+        return (
+            Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
+            Step(name="services", act=leasing.keep_services),
+        )
 
     def interfaces(self) -> Mapping[str, Opener]:
         """Return the function that opens the services of a lease."""
@@ -119,20 +127,28 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
         """Return the plan that deletes our objects, waits until DPF has removed the DPU, and parks the card."""
         return (
             Step(name="services", act=leasing.remove_former, deadline=actions.HANGS),
+            Step(name="credentials", act=revocation.revoke_former, deadline=actions.HANGS),
             Step(name="set", act=actions.delete_sets, deadline=actions.HANGS),
             Step(name="dpu", act=actions.wait_until_removed, deadline=actions.HANGS),
             *parking.plan(),
             Step(name="flavor", act=delete_ours("DPUFlavor"), deadline=actions.HANGS),
             # A request that was on its way when the lease ended may have written one meanwhile.
             Step(name="late", act=leasing.remove_former, deadline=actions.HANGS),
+            Step(name="late_credentials", act=revocation.revoke_former, deadline=actions.HANGS),
         )
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Return the DPUSets and DPUFlavors of this installation. DPUServices end with the DPU of their proof."""
+        """Return the DPUSets and DPUFlavors of this installation. Others end with the DPU of their proof."""
         return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used, has DPF, and can express flavor and services."""
-        kinds = ("DPUSet", "DPUFlavor", "DPU", *((SERVICE,) if blueprint.config.charts else ()))
+        kinds = (
+            "DPUSet",
+            "DPUFlavor",
+            "DPU",
+            *((SERVICE,) if blueprint.config.charts else ()),
+            *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
+        )
         found = server.problems(blueprint, kinds)
         return found or [*actions.flavor_problems(blueprint), *parking.problems(blueprint)]
