@@ -21,12 +21,12 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUService": ("get", "list", "create", "patch", "delete"),
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
-    "dpf_cluster": {"DPUCluster": _LIST},
+    "dpf_cluster": {"DPUCluster": _OURS},
     "dpf_image": {"BFB": _OURS},
 }  # fmt: skip
 """Kind -> type of object -> verbs. Types that a server does not have are left out."""
 _READ_CARDS = ("dpf", "dpf_card")
-_READ_KUBECONFIGS = ("dpf",)
+_READ_KUBECONFIGS = ("dpf", "dpf_cluster")
 
 
 @dataclass(frozen=True)
