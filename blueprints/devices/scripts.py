@@ -73,7 +73,8 @@ holders() { grep -lsE "^[ES] $1 " "$state"/leases/*/* | sed 's,.*/leases/,,'; }
 holders_but() { holders "$1" | grep -vxF -- "$2"; }
 # A record of a node that is gone, such as of a device that came back under another name, says nothing about this one.
 remember() {
-  if read -r _ _ _ was 2>/dev/null <"$state/found/$1" && { [ "$was" = "$2" ] || [ -e "$was" ]; }; then return 0; fi
+  if read -r _ _ _ was 2>/dev/null <"$state/found/$1" &&
+    { [ "$was" = "$2" ] || { [ -c "$was" ] && [ "$(found_number_of "$was")" = "$1" ]; }; }; then return 0; fi
   stat -c '%a %u %g %n' "$2" >"$state/found/$1"
 }
 root_only() {

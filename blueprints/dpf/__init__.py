@@ -2,7 +2,7 @@
 
 DPF manages BlueField DPUs through objects on a Kubernetes API server
 (https://github.com/NVIDIA/doca-platform). This package has the config of a connection (`Server`), the connection of a
-step (`opened`), the manifests of our objects in the dialect of the server (`manifests`), cards as values (`cards`) the
+step (`opened`), the manifests of our objects in the dialect of the server (`manifests`), cards as values (`cards`), the
 meaning of the phases of a DPU (`phases`), and the services of a lease (`services`). Everything but `access` is pure.
 """
 

@@ -207,10 +207,13 @@ def test_the_nodes_of_a_free_device_are_closed_and_those_of_a_lease_are_not(plac
     assert os.stat(free.nodes[0].path).st_mode & 0o777 == 0o666
 
 
-def test_a_node_that_comes_back_under_another_name_is_handed_back_as_it_came(place: Place) -> None:
+@pytest.mark.parametrize("taken", [False, True], ids=["gone", "another-device"])
+def test_a_node_that_comes_back_under_another_name_is_handed_back_as_it_came(place: Place, taken: bool) -> None:
     gone = place.device(0)
     close(place.shell, [gone])
     Path(gone.nodes[0].path).unlink()
+    if taken:
+        make_node(Path(gone.nodes[0].path), place.numbers[1])
     again = Device(id="again", nodes=(place.node(0, name="again"),))
     close(place.shell, [again])
     assert os.stat(again.nodes[0].path).st_mode & 0o777 == 0o600

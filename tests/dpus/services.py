@@ -30,7 +30,7 @@ from tests.dpus.state import State
 from tests.dpus.world import WORLD
 
 PULLING, STARTING = "Pulling Chart", "Starting Pods"
-"""What services can be stuck in: `Faults.stick(PULLING, name, kind="DPUService")`."""
+"""Phases in which a test can keep a service, such as by `Faults.stick(PULLING, name, kind="DPUService")`."""
 SERVICE_ID = "svc.dpu.nvidia.com/service"
 CONDITIONS = ("ApplicationPrereqsReconciled", "ApplicationsReconciled")
 PULL_ERROR = "failed to pull chart: unexpected status code 404"

@@ -62,7 +62,7 @@ class WatchedMachine(Machine):
 
 
 class RackStorm:
-    """One run, which its seed repeats as far as threads allow."""
+    """One run. Its seed repeats the kills, but not their exact timing."""
 
     def __init__(self, stage: DemoOutput, seed: int, leases: int, port: int) -> None:
         self.stage, self.count, self.port = stage, leases, port
