@@ -37,9 +37,11 @@ esac
 """
 
 # Every thread is read, because a process whose first thread has exited shows as a zombie without an environment or a
-# working folder while its other threads go on. `numbers` requires this script among what a search found: a search
-# that cannot see processes must not pass for a proof that there are none. The processes above this script are left
-# alone, and its own session where it shares the uid or the mark: in a shared account they match too.
+# working folder while its other threads go on. A process may end before it is read and leave a child that was not yet
+# listed, so `search` also looks at what has appeared meanwhile, until nothing new is there. `numbers` requires this
+# script among what a search found: a search that cannot see processes must not pass for a proof that there are none.
+# The processes above this script are left alone, and its own session where it shares the uid or the mark: in a shared
+# account they match too.
 _LISTING = r"""
 above=' ' p=$$ session=
 while [ "${p:-0}" -gt 1 ]; do
@@ -47,10 +49,23 @@ while [ "${p:-0}" -gt 1 ]; do
   p=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$p/status" 2>/dev/null)
 done
 own_session() { sed -n 's/^NSsid:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$$/status"; }
-in_tasks() { file=$1; shift; echo /proc/[0-9]*/task/[0-9]*/"$file" | xargs "$@"; }
+in_tasks() { file=$1; shift; for p in $looked; do echo "$p"/task/[0-9]*/"$file"; done | xargs "$@"; }
 processes() { sed -n 's,^/proc/\([0-9][0-9]*\)/.*,\1,p' | sort -un; }
 alive() {
-  for p in "$@"; do echo /proc/"$p"/task/[0-9]*/status; done | xargs grep -LsE '^State:[[:space:]]+[ZX]' | processes
+  [ $# != 0 ] || return 0
+  looked=$(printf '/proc/%s\n' "$@")
+  in_tasks status grep -LsE '^State:[[:space:]]+[ZX]' | processes
+}
+search() {
+  look=$1 known= tries=0
+  while [ $tries -lt 20 ]; do
+    set -- /proc/[0-9]*
+    looked=$(printf '%s\n' $known $known "$@" | sort | uniq -u)
+    [ -n "$looked" ] || break
+    known="$known $looked"
+    alive $($look)
+    tries=$((tries + 1))
+  done
 }
 elsewhere() {
   [ -n "$session" ] || { echo "$@"; return; }
@@ -59,7 +74,7 @@ elsewhere() {
 }
 unseen() { echo "The processes on this host cannot be seen: $1." >&2; return 71; }
 numbers() {
-  set -- $(alive "$@")
+  set -- $(search "$1")
   case " $* " in *" $$ "*) ;; *) unseen "this script is not among them"; return;; esac
   for p in $(elsewhere "$@"); do
     case "$above" in *" $p "*) ;; *) printf '%s ' "$p";; esac
@@ -70,14 +85,16 @@ pause() { sleep 0.05 2>/dev/null || sleep 1; }
 
 # Root without CAP_SYS_PTRACE does not see the processes of others where /proc is mounted with hidepid.
 _HOLDERS = r"""
+of_uid() {
+  in_tasks status grep -lsE "^Uid:([[:space:]][0-9]+)*[[:space:]]$uid([[:space:]]|\$)|^Pid:[[:space:]]$$\$" | processes
+}
 pids() {
   case $(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$$/status") in
     *[89a-fA-F]????) ;;
     *) [ "$(id -u)" = "$uid" ] || ! grep -qsE '^[^ ]+ /proc proc [^ ]*hidepid=[1-9nip]' /proc/self/mounts ||
       { unseen "/proc is mounted with hidepid"; return; };;
   esac
-  numbers $(in_tasks status grep -lsE "^Uid:([[:space:]][0-9]+)*[[:space:]]$uid([[:space:]]|\$)|^Pid:[[:space:]]$$\$" |
-    processes)
+  numbers of_uid
 }
 """
 
@@ -130,7 +147,7 @@ END_MARKED = (
     + r"""
 mark=$1 home=$2 rounds=$3 session=$(own_session)
 [ -n "$mark" ] && [ "${home#/?}" != "$home" ] || exit 64
-found() {
+of_mark() {
   [ ! -r "/proc/$$/task/$$/environ" ] || echo $$
   in_tasks environ grep -slzxF -- "$mark" | processes
   in_tasks cwd ls -ld 2>/dev/null | while IFS= read -r line; do
@@ -139,7 +156,7 @@ found() {
     esac
   done
 }
-pids() { numbers $(found | sort -un); }
+pids() { numbers of_mark; }
 at_once() { :; }
 """
     + _ENDING

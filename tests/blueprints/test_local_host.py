@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -660,6 +661,33 @@ def test_without_root_a_process_whose_first_thread_has_exited_is_found_by_its_ma
     words = ["/bin/sh", "-c", hostscripts.END_MARKED, "sh", mark, "/no/such/home", "20"]
     assert subprocess.run(words, env={"PATH": os.defpath}, capture_output=True, text=True, **account).stdout == "0\n"
     assert not peers.alive(uid)
+
+
+# Reading all processes takes longer than a process of the chain lives; reading a few does not.
+SLOW_XARGS = """#!/bin/sh
+given=$(cat)
+[ ${#given} -lt 1500 ] || sleep 0.4
+printf '%s\\n' "$given" | PATH=${PATH#*:} exec xargs "$@"
+"""
+CHAIN = """
+body='[ "$1" -lt 100 ] || exit 0; sleep 0.2; setsid /bin/sh -c "$0" "$0" $(($1 + 1)) &'
+setsid /bin/sh -c "$body" "$body" 0
+"""
+
+
+def test_what_starts_its_successor_while_a_busy_host_is_searched_is_ended(tmp_path: Path) -> None:
+    name, mark = "DRYDOCK_LEASE", f"DRYDOCK_LEASE=chain-{os.getpid()}"
+    slow = tmp_path / "xargs"
+    slow.write_text(SLOW_XARGS)
+    slow.chmod(0o755)
+    subprocess.run(
+        ["/bin/sh", "-c", CHAIN], env={name: mark.partition("=")[2], "PATH": os.defpath}, cwd="/", check=True
+    )
+    peers.eventually(lambda: peers.marked(mark))
+    words = ["/bin/sh", "-c", hostscripts.END_MARKED, "sh", mark, "/no/such/home", "60"]
+    found = subprocess.run(words, env={"PATH": f"{tmp_path}:{os.defpath}"}, cwd="/", capture_output=True, text=True)
+    time.sleep(0.5)  # longer than one process of the chain lives
+    assert (found.stdout, peers.marked(mark)) == ("0\n", []), found
 
 
 def test_what_the_uid_left_below_run_is_removed(hosts: Hosts, lease: LeaseView) -> None:
