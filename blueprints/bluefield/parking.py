@@ -60,9 +60,14 @@ class ParkingSession(CardSession):
         """
         stage, looks = memo.get("stage", "set"), int(memo.get("looks", 0))
         if stage == "set":
-            names = [name for name in self.settings() if plain(name) in _WIPES]
+            settings = self.settings()
+            names = [name for name in settings if plain(name) in _WIPES]
             if not names:
                 raise BmcLacks(f"{self._here} has neither of the BIOS attributes EmmcWipe and NvmeWipe.")
+            if _wanted(settings) and not _wanted(self._pending()):
+                # The memo was lost by a failure or a limit. To ask again would restart the card while it erases.
+                erases = "The firmware of the card erases its storage."
+                return Wait(after=_LOOK, memo={**memo, "stage": "restart", "looks": 0}, sentence=erases)
             self.set_settings(dict.fromkeys(names, True))
             return Wait(after=0.0, memo={**memo, "stage": "confirm"}, sentence="The card will be erased.")
         pending = _wanted(self._pending())

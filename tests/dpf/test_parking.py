@@ -110,6 +110,21 @@ def test_a_card_is_wiped_by_one_restart_and_not_before_the_firmware_has_done_it(
     assert not bmc.running
 
 
+def test_a_card_that_is_being_erased_is_not_restarted_after_a_failure_or_a_limit(bmc):
+    """The memo is lost then: the BMC is asked whether the firmware erases already."""
+    bmc.reads = 8
+    one, memo = spec("wipe", card(pinned(bmc))), Json()
+    while not bmc.resets:
+        memo = parking.park(one, memo).memo
+    bmc.answers = [("GET /redfish/v1/Systems/Bluefield/Bios", "500 Internal Server Error")]
+    assert isinstance(refused := parking.park(one, memo), Wait)
+    bmc.answers = []
+    assert isinstance(parking.park(one, refused.memo), Wait)
+    assert isinstance(driven(one, bmc), Ready)
+    assert bmc.resets == ["ForceRestart"]
+    assert not bmc.running
+
+
 def test_a_bmc_that_drops_the_settings_proves_nothing(bmc):
     bmc.forgets = True
     answer = parking.park(spec("wipe", card(pinned(bmc))), {"stage": "confirm"})
