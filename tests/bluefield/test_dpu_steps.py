@@ -237,6 +237,7 @@ def test_a_task_that_is_never_listed_ends_by_a_limit_and_is_not_requested_again(
     answer = lab.call(steps.flash, lost.memo)
     assert isinstance(answer, Failed)
     assert (answer.code, lab.card.tasks) == ("flash_unknown", {})
+    assert answer.quarantines_carrier, "it is looked at before it is used"
 
 
 def test_the_task_is_stored_before_it_is_read(lab):
@@ -291,6 +292,20 @@ def test_a_destruction_waits_for_an_installation_that_runs(lab):
     for act in (steps.wait_for_flash, steps.park, steps.leave_rshim):
         assert isinstance(lab.carry(act), Ready)
     assert (lab.card.power, lab.card.rshim, lab.card.running) == ("Off", False, [])
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_card_is_not_handed_back_while_it_may_be_installed_or_run(lab, silent):
+    """After the limit it is quarantined, and the destruction goes on trying."""
+    lab.ready()
+    lab.card.stuck = True
+    lab.call(steps.flash, lab.call(steps.flash).memo)
+    lab.bmc.silent = silent
+    answer = lab.call(steps.wait_for_flash, {"began": "2020-01-01T00:00:00+00:00"})
+    assert isinstance(answer, Failed)
+    assert answer.quarantines_carrier
+    lab.bmc.silent, lab.card.stuck = False, False
+    assert isinstance(lab.call(steps.wait_for_flash), Wait | Ready)
 
 
 def test_an_installation_that_never_ends_fails_by_its_limit(lab):

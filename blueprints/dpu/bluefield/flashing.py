@@ -145,7 +145,7 @@ def _followed(spec: Spec, memo: Json) -> Answer:
                 "The answer of the BMC to the request for the installation was lost, and it lists no task for it. It "
                 "was not requested again. Look at the card before it is used."
             )
-            return Failed(scope=Scope.OFFER, code="flash_unknown", message=message)
+            return Failed(scope=Scope.OFFER, code="flash_unknown", message=message, quarantines_carrier=True)
         return Wait(after=_LOOK, memo=memo, percent=12, sentence="The BMC lists no task for the installation yet.")
     memo = {**memo, "task": task.id}
     if task.state != "running":
@@ -237,22 +237,28 @@ def _changed(spec: Spec) -> bool:
 
 @bmc_told
 def wait_for_flash(spec: Spec, memo: Json) -> Answer:
-    """Before a destruction, wait for an installation that may still run, up to the same limit."""
+    """Before a destruction, wait for an installation that may still run.
+
+    After the same limit, the card is quarantined, and stays with the DPU: the engine goes on trying.
+    """
     config: Config = spec.config
     if not _changed(spec):
         return Ready()
     began = memo.get("began") or clock.now().isoformat()
-    if _since(began) > config.flash_limit:
-        return Ready(log="The installation did not end. The card is left as it is.", ends_phase=True)
     try:
         with session(spec) as bmc:
             bmc.hide(spec.resource.secrets[PATH])
             runs = bmc.flashes(spec.resource.secrets[PATH])
     except _AWAY as error:
-        return Wait(after=_LOOK, memo={"began": began}, sentence=str(error)[:500])
-    if runs:
-        return Wait(after=_LOOK, memo={"began": began}, sentence="The BMC still installs an image on the card.")
-    return Ready()
+        said = str(error)
+    else:
+        if not runs:
+            return Ready()
+        said = "The BMC still installs an image on the card."
+    if (waited := _since(began)) > config.flash_limit:
+        message = f"The card could not be handed back within {waited:.0f} s. {said}"[:1500]
+        return Failed(scope=Scope.OPERATOR, code="not_ended", message=message, quarantines_carrier=True)
+    return Wait(after=_LOOK, memo={"began": began}, sentence=said[:500])
 
 
 @bmc_told
