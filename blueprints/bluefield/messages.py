@@ -35,7 +35,7 @@ _KNOWN: Sequence[tuple[str, Meaning]] = (
         Meaning(
             outcome="failed", code="public_key_missing", scope=Scope.OPERATOR,
             sentence="The BMC wants to fetch the image by SCP and does not know the public key of the server. Use "
-            "firmware of the BMC that fetches by HTTP, or `way`: rshim.",
+            "firmware of the BMC that fetches by HTTP.",
         ),
     ),
     (
