@@ -13,8 +13,9 @@ from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Hold, Json, Need, Ready, Resolution, Scope, Wait
 from blueprints.dpf import bmc as bmcs
 from blueprints.dpf.cards import Card
-from blueprints.dpu.dpf import parking
+from blueprints.dpu.dpf import leasing, parking
 from blueprints.dpu.dpf.config import Config
+from blueprints.dpu.dpf.kind import Dpf
 from blueprints.dpu.dpf_card.kind import Config as CardConfig
 from blueprints.records.logins import LoginsInMemory
 from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView, Spec
@@ -269,3 +270,21 @@ def test_check_names_field_and_cure(bmc):
     assert bmcs.ways(card({}).blueprint.config, plain) == ["leave", "reimage"]
     view = BlueprintView(id=1, name="d", kind="dpf", generation=1, config=Config.model_validate({**BASE, "root": True}))
     assert [(one.field, one.fatal) for one in parking.problems(view)] == [("park", False)]
+
+
+def test_a_dpu_on_which_a_lease_could_be_root_is_not_reused_although_the_config_has_changed():
+    def lease(root: bool, facts: Json) -> LeaseView:
+        asked = Asked(type="dpu", requirements=None, amounts=Amounts(slots=1))
+        there = spec("wipe", None, root=root).resource
+        return LeaseView(id=6, key="l6", owner="ada", asked=asked, resource=there, facts=facts)
+
+    def kept(root: bool) -> Json:
+        """Return the facts of a lease that begins under this config."""
+        one = replace(spec("wipe", None, root=root), lease=lease(root, {}))
+        answer = leasing.open_to_lease(one, {})
+        assert isinstance(answer, Ready)
+        return dict(answer.facts)
+
+    assert not Dpf().reusable_after(lease(False, kept(True)))
+    assert not Dpf().reusable_after(lease(True, kept(False)))
+    assert Dpf().reusable_after(lease(False, kept(False)))

@@ -98,7 +98,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
 
     def reusable_after(self, lease: LeaseView) -> bool:
         """Return whether another owner may get the DPU: not after one who could be root on it."""
-        return not lease.resource.blueprint.config.root
+        return not (lease.resource.blueprint.config.root or lease.facts.get(leasing.ROOT))
 
     def hand_over(self) -> Plan:
         """Return the plan that leaves the services to the new owner, but no credential that the former one knows."""

@@ -16,6 +16,8 @@ from drydock.core import clock
 
 PROOF = "dpu_services"
 """The secret of a lease with the labels that prove that an object belongs to its DPU."""
+ROOT = "root"
+"""The fact of a lease whether its owner could be root when it began. The config may say something else at its end."""
 _PAUSE = 2.0
 
 
@@ -37,7 +39,7 @@ def remove_own(spec: Spec, memo: Json) -> Answer:
 def open_to_lease(spec: Spec, memo: Json) -> Answer:
     """Store what the interface needs in order to write objects of this DPU for this lease."""
     assert spec.lease is not None
-    return Ready(facts={"services": spec.lease.key}, secrets={PROOF: proof_labels(spec.tags)})
+    return Ready(facts={"services": spec.lease.key, ROOT: spec.config.root}, secrets={PROOF: proof_labels(spec.tags)})
 
 
 def keep_services(spec: Spec, memo: Json) -> Answer:
