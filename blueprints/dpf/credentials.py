@@ -69,9 +69,12 @@ def manifest(
 
 
 def made_for(found: Object) -> Made | None:
-    """Return what DPF makes for a request; None if its spec was garbled."""
+    """Return what DPF makes for a request; None if its spec was garbled.
+
+    So it is if it names a Secret of another name than ours: that one is neither read nor deleted.
+    """
     name, namespace = at(found.spec, "secret.name"), at(found.spec, "secret.namespace")
-    return Made(name=name, namespace=namespace) if isinstance(name, str) and isinstance(namespace, str) else None
+    return Made(name=found.name, namespace=namespace) if name == found.name and isinstance(namespace, str) else None
 
 
 def until(found: Object) -> dt.datetime:

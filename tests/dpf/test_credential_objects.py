@@ -45,6 +45,13 @@ def test_a_request_is_for_the_dpu_cluster_and_its_secret_and_account_are_set_apa
     assert dt.timedelta(seconds=595) < objects.until(found) - clock.now() <= dt.timedelta(seconds=600)
 
 
+def test_a_request_that_somebody_points_at_another_secret_or_account_is_not_followed() -> None:
+    made = written(status={"secret": "dpf/tenant-admin-kubeconfig"})
+    made["spec"]["secret"] = {"name": "tenant-admin-kubeconfig", "namespace": "dpf"}
+    assert objects.made_for(Object.of(made)) is None
+    assert objects.found_credential(Object.of(made)) is None
+
+
 def test_names_of_different_leases_and_credentials_differ_and_are_dns_labels() -> None:
     names = {objects.name_of(lease, one) for lease in ("d-l1", "d-l12") for one in ("a", "2-a", "a" * 40)}
     assert len(names) == 6
