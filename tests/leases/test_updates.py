@@ -175,6 +175,22 @@ def test_a_forced_update_needs_a_reason_and_a_kind_that_can(lease, root, change,
         until(held.resource, generation=2)
 
 
+@pytest.mark.parametrize("said", [KeyError("color"), None])
+def test_a_kind_that_cannot_say_how_a_change_disturbs_leases_hides_no_resources(
+    root, change, until, blueprint, ask, said
+):
+    with kinds.installed(Silent(said)):
+        blueprint("silent", kind="silent", config=BASE)
+        held = until(ask("silent"), state="active")
+        change(MILD, "silent")
+        settled()
+        assert [one.id for one in resources.list_(root)] == [held.resource_id]
+        update = resources.get(root, held.resource_id).update
+        assert (update.state, update.leases) == ("waiting", (held.pk,))
+        assert "The kind silent cannot say what changes." in update.sentence
+        assert [one for one in attention.needed(root) if one.what == "update_waits"]
+
+
 def test_an_update_that_disturbs_no_lease_and_fails_is_tried_again_while_the_resource_stays_in_service(
     lease, root, change, until
 ):
@@ -467,3 +483,18 @@ class Careful(Fake):
     name = "careful"
     resource_type = "careful"
     forcible = False
+
+
+class Silent(Fake):
+    """Does not say how a change disturbs leases, as it should."""
+
+    name = "silent"
+    resource_type = "silent"
+
+    def __init__(self, said):
+        self.said = said
+
+    def disruption(self, before, after):
+        if self.said is not None:
+            raise self.said
+        return self.said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, NamedTuple
 
 from blueprints import registry
@@ -9,6 +10,8 @@ from blueprints.contract import Updates
 from blueprints.models import Blueprint
 from leases.engine.core import specs
 from leases.models import FormerConfig, Resource, Run
+
+log = logging.getLogger(__name__)
 
 
 class Change(NamedTuple):
@@ -65,7 +68,12 @@ def disruption(blueprint: Blueprint, generation: int) -> str:
         after = specs.config(blueprint.kind, blueprint.config)
     except specs.BadConfig as error:
         return f"The config of {blueprint} is not valid: {error}"
-    return kind.disruption(_parsed(former), after)
+    said: object = None
+    try:
+        said = kind.disruption(_parsed(former), after)
+    except Exception:  # a kind that fails must neither hide resources nor disturb their leases
+        log.exception("The kind %s cannot say how a change of its config disturbs leases.", blueprint.kind)
+    return said if isinstance(said, str) else f"The kind {blueprint.kind} cannot say what changes."
 
 
 def in_place(resource_id: int) -> bool:
