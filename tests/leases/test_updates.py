@@ -260,17 +260,18 @@ def test_a_lease_that_ends_during_a_forced_update_is_cleaned_after_it(lease, roo
     assert accounts() == []
 
 
-def test_a_forced_update_waits_for_a_step_of_a_lease_that_has_begun(lease, ask, root, change, until):
+def test_a_forced_update_waits_for_a_step_of_a_lease_that_has_begun(lease, ask, root, change, until, django_user_model):
     slow = {"does": "slow", "at": "activate.account", "polls": 1, "after": 3600}
     Blueprint.objects.update(config={**slots(BASE), "faults": [slow]})
-    second = ask("fake_activated")
+    second = ask("fake_activated", by=django_user_model.objects.create_user("eve"))
     settled()
     assert Run.objects.get(lease=second).step == "account"
     change(slots(BLUE))
     resources.update(root, lease.resource_id, reason=WHY)
     settled()
     waits = Run.objects.get(phase="update")
-    assert (waits.position, waits.sentence) == (0, f"Waits until activate of lease {second.pk} has ended.")
+    assert (waits.position, waits.sentence) == (0, "Waits until activate of a lease on it has ended.")
+    assert f"lease {second.pk}" not in str(resources.get(caller(lease.owner), lease.resource_id))
     for _ in range(8):
         due()
     until(lease.resource, generation=2)

@@ -295,7 +295,7 @@ _BEING_UPDATED = f"""
     SELECT r.name FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id WHERE n.resource_id = %s
         AND n.lease_id IS NULL AND n.phase = 'update' AND n.wanted ? 'forced' AND {_BEGUN}"""
 _OF_LEASES = f"""
-    SELECT n.phase, n.lease_id FROM leases_run n JOIN leases_share s ON s.lease_id = n.lease_id
+    SELECT n.phase FROM leases_run n JOIN leases_share s ON s.lease_id = n.lease_id
     WHERE s.resource_id = %s AND (n.memo <> '{{}}' OR {_BEGUN}) ORDER BY n.id LIMIT 1"""
 
 
@@ -309,8 +309,9 @@ def _why_not_forced(current: Run) -> str:
     """Return why a forced update must not begin yet: reboots are forbidden, or a step of a lease has begun."""
     if said := _reboots_forbidden(current.resource_id):
         return said
-    for phase, lease_id in rows(_OF_LEASES, (current.resource_id,)):
-        return f"Waits until {phase} of lease {lease_id} has ended."
+    for (phase,) in rows(_OF_LEASES, (current.resource_id,)):
+        # Owners read this, and see no leases of others.
+        return f"Waits until {phase} of a lease on it has ended."
     return ""
 
 
