@@ -7,8 +7,10 @@ from collections import Counter
 
 import pytest
 
+from blueprints.answers import Ready
+from blueprints.contract import Step
 from blueprints.fake.cloud import Cloud
-from blueprints.fake.kind import Fake
+from blueprints.fake.kind import Fake, FakeActivated
 from blueprints.models import Blueprint
 from drydock.core.errors import Busy, Conflict, InvalidRequest, NotSupported
 from drydock_client.values import BlueprintChange
@@ -279,6 +281,32 @@ def test_a_forced_update_waits_for_a_step_of_a_lease_that_has_begun(lease, ask, 
     assert len(accounts()) == 4
 
 
+def test_steps_that_do_not_apply_do_not_let_an_update_and_steps_of_leases_run_at_once(
+    blueprint, ask, root, change, until, django_user_model
+):
+    with kinds.installed(Skips()):
+        slow = [{"does": "slow", "at": at, "polls": 1, "after": 3600} for at in ("activate.account", "update.restart")]
+        blueprint(kind="skips", config=slots(BASE), max_resources=1)
+        first = until(ask("skips"), state="active")
+        Blueprint.objects.update(config={**slots(BASE), "faults": slow})
+        second = ask("skips")
+        settled()
+        assert Run.objects.get(lease=second).step == "account"
+        change({**slots(BLUE), "faults": slow})
+        resources.update(root, first.resource_id, reason=WHY)
+        settled()
+        assert Run.objects.get(phase="update").position == 0
+        release.release(second.pk, actor="ada")
+        while Run.objects.filter(phase="update", step="").exists():
+            due()
+        release.release(first.pk, actor="ada")
+        settled()
+        assert Run.objects.get(lease=first).position == 0
+        for _ in range(12):
+            due()
+        until(first, state="destroyed")
+
+
 def test_a_lease_that_is_requested_during_a_forced_update_waits_for_its_end(lease, ask, root, change, until):
     change({**slots(BLUE), **LATER})
     resources.update(root, lease.resource_id, reason=WHY)
@@ -499,3 +527,22 @@ class Silent(Fake):
         if self.said is not None:
             raise self.said
         return self.said
+
+
+class Skips(FakeActivated):
+    """Begins each of its plans with a step that does not apply."""
+
+    name = "skips"
+    resource_type = "skips"
+
+    def update(self):
+        return (NEVER, *super().update())
+
+    def activate(self):
+        return (NEVER, *super().activate())
+
+    def deactivate(self):
+        return (NEVER, *super().deactivate())
+
+
+NEVER = Step(name="never", act=lambda spec, memo: Ready(), applies=lambda config: False)
