@@ -39,8 +39,8 @@ _CLOSE_OUTDATED = """
 def close_outdated(blueprint_id: int, kind: str) -> None:
     """Close outdated resources to leases until they are updated, if the kind updates within seconds.
 
-    A resource that was set up for one config must not be leased under another, unless the update disturbs no lease. Call inside the transaction that changes
-    the blueprint.
+    A resource that was set up for one config must not be leased under another, unless the update disturbs no lease.
+    Call inside the transaction that changes the blueprint.
     """
     found = registry.kind(kind)
     if isinstance(found, Updates) and found.at_once:

@@ -123,8 +123,8 @@ it."""
 def begin_update(resource_id: int) -> bool:
     """Start an in-place update of an idle resource.
 
-    Returns False if the resource is up to date, if the resource, or a resource above or below it, is leased, if the resource or a part of it awaits
-    cleanup, or if the resource is not active or has a run. Call inside a transaction.
+    Returns False if the resource is up to date, if the resource, or a resource above or below it, is leased, if the
+    resource or a part of it awaits cleanup, or if the resource is not active or has a run. Call inside a transaction.
     """
     change = generations.pending(resource_id)
     if change is None:

@@ -171,7 +171,7 @@ def _mild_ones(updating: list[str]) -> dict[str, Any]:
         if blueprint_id in blueprints and attempt(generations.disruption, blueprints[blueprint_id], generation) == ""
     ]
     return {
-        "updating": updating, "blueprints": [one for one, _ in mild], "generations": [each for _, each in mild],
+        "updating": updating, "blueprints": [one for one, _ in mild], "generations": [one for _, one in mild],
         "backoff": settings.DRYDOCK.step_backoff_seconds, "limit": settings.DRYDOCK.step_backoff_limit_seconds,
     }  # fmt: skip
 
