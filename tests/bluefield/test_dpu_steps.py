@@ -308,6 +308,14 @@ def test_a_card_is_not_handed_back_while_it_may_be_installed_or_run(lab, silent)
     assert isinstance(lab.call(steps.wait_for_flash), Wait | Ready)
 
 
+def test_a_card_that_was_switched_off_is_started_also_by_a_bmc_that_offers_resets_only(lab):
+    lab.ready()
+    assert isinstance(lab.carry(steps.park), Ready)
+    assert lab.card.power == "Off"
+    assert isinstance(lab.carry(steps.take_rshim), Ready)
+    assert lab.card.power == "On"
+
+
 def test_an_installation_that_never_ends_fails_by_its_limit(lab):
     lab.ready()
     lab.card.stuck, lab.more = True, {"flash_limit": 0.01}

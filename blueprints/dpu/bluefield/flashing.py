@@ -31,6 +31,7 @@ _LOOK, _LATER = 5.0, 60.0
 _LOST = 600.0
 """Seconds after a lost answer in which the task must be listed by the BMC."""
 _RSHIM, _OFF = 120.0, 300.0
+_STARTS = (PowerAction.ON, PowerAction.RESET, PowerAction.CYCLE)
 RSHIM = "bmc_rshim"
 """Fact: whether the BMC had the rshim before the build. Its presence says that the build may have changed the card."""
 _AWAY = (BmcUnreachable, BmcBusy, BmcAnswerInvalid)
@@ -58,7 +59,8 @@ def take_rshim(spec: Spec, memo: Json) -> Answer:
     """
     with session(spec) as bmc:
         if bmc.power() is PowerState.OFF:
-            bmc.switch(PowerAction.ON)
+            offered = bmc.power_actions()  # newer firmware has no On, and starts a card by a reset
+            bmc.switch(next((one for one in _STARTS if one in offered), PowerAction.ON))
         return _rshim(bmc, spec, memo, True) or Ready()
 
 
