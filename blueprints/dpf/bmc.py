@@ -55,7 +55,10 @@ class WithBmcs(Server):
     @field_validator("bmc_ca")
     @classmethod
     def _is_ca(cls, value: str) -> str:
-        tls.Trust(ca=value).context()
+        try:
+            tls.Trust(ca=value).context()
+        except ValueError as error:
+            raise ValueError(str(error).removesuffix(".")) from error
         return value
 
     @field_validator("bmcs")
