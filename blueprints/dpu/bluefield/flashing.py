@@ -65,9 +65,13 @@ def take_rshim(spec: Spec, memo: Json) -> Answer:
 
 
 def _rshim(bmc: CardSession, spec: Spec, memo: Json, wanted: bool) -> Answer | None:
-    """Let the BMC take or leave the rshim, and wait until it has. None once it has, or if the BMC does not say."""
+    """Let the BMC take or leave the rshim, and wait until it has. None once it has, or if the BMC does not say.
+
+    To take the rshim needs a while, so an interrupted build may have asked a BMC that does not have it yet. The BMC is
+    therefore asked to leave it in any case.
+    """
     has = bmc.bmc_rshim()
-    if has is None or has is wanted:
+    if has is None or (has is wanted and (wanted or memo)):
         return None
     if not memo:
         bmc.set_bmc_rshim(wanted)
