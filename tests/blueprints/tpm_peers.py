@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.blueprints.host_peers import eventually
+from tests.blueprints.host_peers import WORKER, eventually
 from tests.peers import require
 
 _RESET = "0" * 63 + "1"
+_HOST = f"127.9.7.{WORKER + 1}"
+"""An address from which no connection goes out: one would take the port of a TPM that is switched off for a moment."""
 
 
 def needed() -> None:
@@ -35,7 +37,7 @@ class EmulatedTpm:
     @property
     def tcti(self) -> str:
         """How tpm2-tools reach it."""
-        return f"swtpm:host=127.0.0.1,port={self.port}"
+        return f"swtpm:host={_HOST},port={self.port}"
 
     @property
     def ca(self) -> str:
@@ -47,8 +49,8 @@ class EmulatedTpm:
         words = [
             "swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self.folder}/state",
             "--flags", "not-need-init,startup-clear",
-            "--server", f"type=tcp,port={self.port},bindaddr=127.0.0.1",
-            "--ctrl", f"type=tcp,port={self.port + 1},bindaddr=127.0.0.1",
+            "--server", f"type=tcp,port={self.port},bindaddr={_HOST}",
+            "--ctrl", f"type=tcp,port={self.port + 1},bindaddr={_HOST}",
         ]  # fmt: skip
         self.popen = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         eventually(self._listens)
@@ -71,7 +73,7 @@ class EmulatedTpm:
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port + 1)) == 0
+            return probe.connect_ex((_HOST, self.port + 1)) == 0
 
 
 @contextmanager
@@ -94,10 +96,10 @@ def _two_ports() -> int:
 
     def found() -> int:
         with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
+            one.bind((_HOST, 0))
             port = int(one.getsockname()[1])
             try:
-                two.bind(("127.0.0.1", port + 1))
+                two.bind((_HOST, port + 1))
             except (OSError, OverflowError):
                 return 0
             return port
