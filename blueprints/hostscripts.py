@@ -98,11 +98,14 @@ pids() {
 }
 """
 
-# Stopped first, until nothing new appears: what forks faster than it is killed no longer forks then.
+# Stopped first, until nothing new appears: what forks faster than it is killed no longer forks then. Processes that
+# each live shorter than a search takes are never found: once nothing else is left, `at_once` kills them unseen. Not
+# before, because a process that lives longer could trace its shell and hold it.
 _ENDING = r"""
 round=0
 while :; do
   left=$(pids) || exit 71
+  [ -n "$left" ] || ! at_once || left=$(pids) || exit 71
   [ -n "$left" ] && [ $round -lt "$rounds" ] || break
   seen=
   n=0
@@ -128,11 +131,13 @@ END_UID = (
     + r"""
 rounds=$2
 [ "$(id -u)" != "$uid" ] || session=$(own_session)
+# It kills all processes of the uid in one call of the kernel, and returns 1 where that is not possible.
 # A process of the uid may trace this shell, which has its uid: it holds nothing, and nothing that it says is read.
 at_once() {
-  [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null 2>&1 || return 0
+  [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null 2>&1 || return 1
   setpriv --reuid="$uid" --regid=65534 --clear-groups \
     /bin/sh -c '[ "$(id -u)" = "$1" ] && kill -s KILL -- -1' sh "$uid" </dev/null >/dev/null 2>&1
+  return 0
 }
 """
     + _ENDING
@@ -157,7 +162,7 @@ of_mark() {
   done
 }
 pids() { numbers of_mark; }
-at_once() { :; }
+at_once() { return 1; }
 """
     + _ENDING
 )

@@ -663,6 +663,25 @@ def test_without_root_a_process_whose_first_thread_has_exited_is_found_by_its_ma
     assert not peers.alive(uid)
 
 
+def test_processes_that_live_shorter_than_a_search_takes_are_ended(folder: Path) -> None:
+    peers.needs_root()
+    peers.require("perl", "setpriv")
+    uid, generations = FIRST_UID + 98, folder.parent / "generations"
+    generations.touch()
+    os.chown(generations, uid, uid)
+    line = (
+        "open my $said, '>>', $ARGV[0]; my $end = time + 60; while (time < $end) { exit if fork; syswrite $said, 'x' }"
+    )
+    account: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": [], "cwd": "/", "check": True}
+    subprocess.run(["perl", "-e", line, str(generations)], **account)
+    peers.eventually(lambda: generations.stat().st_size > 100)
+    words = ["/bin/sh", "-c", hostscripts.END_UID, "sh", str(uid), "60"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    size = generations.stat().st_size
+    time.sleep(0.5)  # hundreds of generations
+    assert (said, generations.stat().st_size) == ("0\n", size)
+
+
 # Reading all processes takes longer than a process of the chain lives; reading a few does not.
 SLOW_XARGS = """#!/bin/sh
 given=$(cat)
