@@ -18,6 +18,7 @@ COMMANDS = "tests/cli/"
 GROUPS = {
     "tests/accelerators/test_condition_engine.py": ACCOUNTS,
     "tests/accelerators/test_engine.py": ACCOUNTS,
+    "tests/bluefield/test_dpu_engine.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_console.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_engine.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_per_lease.py": ACCOUNTS,

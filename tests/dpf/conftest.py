@@ -17,7 +17,7 @@ from leases.messaging.inline import settle
 from leases.models import Lease, Resource, Run, Sync
 from leases.operations import resources
 from leases.operations.callers import Caller, caller
-from tests.dpus.api import CLUSTER
+from tests.dpus.api import CLUSTER, NAMESPACE
 from tests.dpus.conftest import dpf as dpf
 from tests.dpus.conftest import servers as servers
 from tests.dpus.double import Double
@@ -149,13 +149,17 @@ def least(dpf: User, without: Sequence[str] = ()) -> str:
     `without` are types of objects to which the account has no right.
     """
     namespace, found = dpf.double.state.api.namespace, []
+    apart = dpf.double.state.apart
+    dpf.double.state.admin.create(NAMESPACE, {"metadata": {"name": apart}})
     dialect = bundled()[f"dpf-{dpf.double.generation.name}"]
     for kind in permissions.kinds():
         needed = permissions.permissions(kind, dialect)
         rules = tuple(one for one in needed.namespaced if one.type.kind not in without)
-        needed = permissions.Permissions(rules, needed.cluster)
+        needed = permissions.Permissions(rules, needed.cluster, needed.secrets)
         name = f"{namespace}-{kind}".replace("_", "-")
-        found += permissions.manifests(needed, namespace, name=name, account="drydock", account_namespace=namespace)
+        found += permissions.manifests(
+            needed, namespace, name=name, account="drydock", account_namespace=namespace, secrets=apart
+        )
     return account(dpf.kubeconfig, namespace, found)
 
 
