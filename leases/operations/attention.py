@@ -212,8 +212,8 @@ def _updates(who: Caller) -> Iterator[Attention]:
     """Yield resources whose update waits for leases, or for something else before its first step."""
     if not who.operator:
         return
-    outdated = Resource.objects.filter(OUTDATED).select_related("blueprint").defer("secrets").order_by("id")
-    rows = list(outdated[:AT_MOST])
+    outdated = updates.that_disturb(Resource.objects.filter(OUTDATED))
+    rows = list(outdated.select_related("blueprint").defer("secrets").order_by("id")[:AT_MOST])
     runs = {run.resource_id: run for run in Run.objects.filter(resource__in=rows, lease=None)}
     found = updates.of(rows, runs)
     for row in rows:

@@ -7,12 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from django.db.models import Q, QuerySet
+
 from blueprints import registry
 from blueprints.contract import Updates
+from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
 from drydock_client.values import UpdateInfo
 from leases.engine.catalogue import generations
 from leases.engine.core.database import rows
+from leases.engine.resources import maintenance
 from leases.models import Resource, Run
 
 WAITING, DUE, RUNNING = "waiting", "due", "running"
@@ -56,6 +60,18 @@ def of(found: Iterable[Resource], runs: Mapping[int, Run]) -> dict[int, UpdateIn
     return {
         pk: _info(said[row.blueprint_id, row.generation], holders[pk], runs.get(pk)) for pk, row in outdated.items()
     }
+
+
+def that_disturb(outdated: QuerySet[Resource]) -> QuerySet[Resource]:
+    """Return those of outdated resources that are updated in place, and whose update disturbs the leases on them."""
+    outdated = outdated.filter(blueprint__kind__in=maintenance.kinds_that_update())
+    pairs = outdated.order_by().values_list("blueprint_id", "generation").distinct()
+    blueprints = Blueprint.objects.in_bulk({blueprint_id for blueprint_id, _ in pairs})
+    found = Q(pk__in=())
+    for blueprint_id, generation in pairs:
+        if generations.disruption(blueprints[blueprint_id], generation):
+            found |= Q(blueprint=blueprint_id, generation=generation)
+    return outdated.filter(found)
 
 
 def _is_outdated(row: Resource) -> bool:

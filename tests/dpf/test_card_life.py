@@ -93,7 +93,8 @@ def test_a_card_whose_bmc_is_silent_serves_nobody_until_it_is_parked(lab, ask, b
     site.until(the_card(), quarantined=True)
     dpu.refresh_from_db()
     waiting.refresh_from_db()
-    assert (dpu.state, waiting.state) == ("released", "pending")
+    assert (dpu.state, waiting.state) == ("released", "acquired")
+    assert Lease.objects.get(for_resource=waiting.resource_id, need="card").state == "pending"
     assert "could not be parked within" in the_card().note
     for _ in range(4):
         site.turn()

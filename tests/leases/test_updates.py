@@ -193,6 +193,19 @@ def test_a_kind_that_cannot_say_how_a_change_disturbs_leases_hides_no_resources(
         assert [one for one in attention.needed(root) if one.what == "update_waits"]
 
 
+def test_updates_that_disturb_no_lease_do_not_hide_one_that_waits(
+    lease, ask, root, change, until, blueprint, monkeypatch
+):
+    blueprint("second", kind="fake_activated", resource_type="second", config=slots(BASE), max_resources=1)
+    held = until(ask("second"), state="active")
+    fail = {"does": "fail", "at": "update.restart", "scope": "operator", "message": "Forbidden."}
+    change({**slots(MILD), "faults": [fail]})
+    change(slots(BLUE), "second")
+    settled()
+    monkeypatch.setattr(attention, "AT_MOST", 1)
+    assert [one.id for one in attention.needed(root) if one.what == "update_waits"] == [held.resource_id]
+
+
 def test_an_update_that_disturbs_no_lease_and_fails_is_tried_again_while_the_resource_stays_in_service(
     lease, root, change, until
 ):

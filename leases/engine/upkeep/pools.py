@@ -109,12 +109,13 @@ _MILD = """
 _RESTS = """
     EXISTS (SELECT FROM leases_failure f WHERE f.resource_id = r.id AND f.act = 'update' AND f.at > clock_timestamp()
         - least(%(limit)s, %(backoff)s * 2 ^ least(f.attempts - 1, 20)) * interval '1 s')"""
+_RUNS = "EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)"
 _OUTDATED = f"""
     SELECT r.id, b.id, b.kind, b.max_outdated, r.origin, r.mild, {retirement.top_of("r")}
     FROM blueprints_blueprint b CROSS JOIN LATERAL (
         (SELECT r.id, r.origin, r.generation, TRUE AS mild FROM leases_resource r WHERE r.blueprint_id = b.id
             AND r.state = 'active' AND r.generation < b.generation AND NOT r.quarantined AND r.suspect_since IS NULL
-            AND {_MILD} AND NOT {_RESTS} ORDER BY r.generation, r.id LIMIT 50)
+            AND {_MILD} AND NOT {_RESTS} AND NOT {_RUNS} ORDER BY r.generation, r.id LIMIT 50)
         UNION ALL
         (SELECT r.id, r.origin, r.generation, FALSE FROM leases_resource r WHERE r.blueprint_id = b.id
             AND r.state = 'active' AND r.generation < b.generation AND NOT r.quarantined AND r.suspect_since IS NULL
