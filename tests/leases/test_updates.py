@@ -196,8 +196,10 @@ def test_a_kind_that_cannot_say_how_a_change_disturbs_leases_hides_no_resources(
 def test_updates_that_disturb_no_lease_do_not_hide_one_that_waits(
     lease, ask, root, change, until, blueprint, monkeypatch
 ):
-    blueprint("second", kind="fake_activated", resource_type="second", config=slots(BASE), max_resources=1)
-    held = until(ask("second"), state="active")
+    blueprint("second", kind="fake_activated", config=slots(BASE), max_resources=1)
+    until(ask("fake_activated"), state="active")
+    held = until(ask("fake_activated"), state="active")
+    assert held.resource != lease.resource
     fail = {"does": "fail", "at": "update.restart", "scope": "operator", "message": "Forbidden."}
     change({**slots(MILD), "faults": [fail]})
     change(slots(BLUE), "second")
