@@ -65,19 +65,28 @@ def sentence(found: Object) -> str:
     return f"DPUCluster {found.name}: {found.phase or 'new'}. {why(found)}".strip()
 
 
-def kubeconfig_problem(secret: Object | None, name: str) -> str:
-    """Return why the kubeconfig in a secret cannot be used; empty if it can. Quotes nothing of the secret."""
-    if secret is None:
-        return f"Secret {name} does not exist."
+def kubeconfig_in(secret: Object, name: str) -> tuple[str, str]:
+    """Return the kubeconfig in the secret of a cluster, or why there is none that can be read. Quotes nothing of it."""
     found = at(secret.body, "data")
     data = found if isinstance(found, dict) else {}
     given = next((data[key] for key in _KUBECONFIGS if isinstance(data.get(key), str)), "")
     if not given:
-        return f"Secret {name} has no kubeconfig. It needs one of the keys {', '.join(_KUBECONFIGS)}."
+        return "", f"Secret {name} has no kubeconfig. It needs one of the keys {', '.join(_KUBECONFIGS)}."
     try:
-        read({"kubeconfig": base64.b64decode(given, validate=True).decode()})
+        return base64.b64decode(given, validate=True).decode(), ""
     except (binascii.Error, UnicodeDecodeError):
-        return f"Secret {name} has no kubeconfig that can be read."
+        return "", f"Secret {name} has no kubeconfig that can be read."
+
+
+def kubeconfig_problem(secret: Object | None, name: str) -> str:
+    """Return why the kubeconfig in a secret cannot be used; empty if it can. Quotes nothing of the secret."""
+    if secret is None:
+        return f"Secret {name} does not exist."
+    kubeconfig, problem = kubeconfig_in(secret, name)
+    if problem:
+        return problem
+    try:
+        read({"kubeconfig": kubeconfig})
     except CredentialInvalid as error:
         return f"The kubeconfig in secret {name} cannot be used: {error.message}"
     return ""

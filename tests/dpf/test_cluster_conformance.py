@@ -31,6 +31,7 @@ class InMemory(KindConformance):
     """What built and registered clusters have in common."""
 
     kind = DpfCluster()
+    labels: Json = {}
 
     @pytest.fixture(autouse=True, params=["24.10", "26.4"])
     def _server(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +42,8 @@ class InMemory(KindConformance):
             monkeypatch.setattr(f"{module}.dialect_of", lambda *_, **__: self.memory.dialect)
 
     def config(self) -> Json:
-        return {"credential": "dpf", "namespace": "dpf", "build": {"max_nodes": 4, "version": self.version}}
+        build = {"max_nodes": 4, "version": self.version}
+        return {"credential": "dpf", "namespace": "dpf", "build": build, "labels": self.labels}
 
     def credentials(self) -> Mapping[str, Mapping[str, Any]]:
         return {"dpf": {"kubeconfig": KUBECONFIG}}
@@ -143,6 +145,20 @@ class TestBuilt(InMemory):
         self.destroyed(resource)
         assert self.memory.objects == before
 
+    def test_labels_are_written_and_replaced_without_a_change_of_its_spec(self) -> None:
+        self.labels = {"tier": "gold", "example.org/site": "north"}
+        resource = self.built()
+        spec = dict(self.cluster(resource)["spec"])
+        proof = self.cluster(resource)["metadata"]["labels"]
+        assert self.labels.items() <= proof.items()
+        self.labels = {"tier": "silver"}
+        resource = self.ready("update", replace(resource, blueprint=self.blueprint())).spec.resource
+        now = self.cluster(resource)["metadata"]["labels"]
+        assert now == {**{key: value for key, value in proof.items() if key.startswith("drydock-")}, "tier": "silver"}
+        assert self.cluster(resource)["spec"] == spec
+        self.destroyed(resource)
+        assert not self.outside()
+
     def test_what_it_has_built_is_not_discovered(self) -> None:
         self.built()
         assert not self.kind.discover(self.blueprint())
@@ -194,6 +210,14 @@ class TestRegistered(InMemory):
         assert [one.capacity.slots for one in answers if getattr(one, "capacity", None)] == [7]
         self.destroyed(resource)
         assert set(self.memory.objects) == before
+
+    def test_labels_of_one_of_somebody_else_are_removed_with_its_registration(self) -> None:
+        self.theirs("tenant", kubeconfig="tenant-kubeconfig")
+        self.labels = {"tier": "gold"}
+        resource = self.built()
+        assert self.cluster(resource)["metadata"]["labels"] == {"tier": "gold"}
+        self.destroyed(resource)
+        assert not self.memory.objects[clusters.KIND, "tenant"]["metadata"]["labels"]
 
     def test_one_with_another_secret_is_refused(self) -> None:
         self.theirs("tenant", kubeconfig="other")

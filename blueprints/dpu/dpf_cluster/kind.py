@@ -85,7 +85,7 @@ class DpfCluster(Kind, Builds, Registers, Discovers, Checks, Lists, Updates):
         return (Step(name="label", act=labels.write, deadline=_LONG),)
 
     def disruption(self, before: Any, after: Any) -> str:
-        """Return an empty string: labels disturb no DPU, and a change of `build` is for clusters that are built later."""
+        """Return an empty string: labels disturb no DPU, and a changed `build` is for clusters that are built later."""
         return ""
 
     def destroy(self) -> Plan:
