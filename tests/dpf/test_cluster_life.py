@@ -150,7 +150,7 @@ def test_a_registered_cluster_of_somebody_else_is_used_and_left(lab):
     site = empty(lab)
     site.user.api.create(SECRET, secret_of("tenant-secret", site.user.kubeconfig))
     spec = {"type": "static", "maxNodes": 7, "kubeconfig": "tenant-secret", **version(site)}
-    site.user.api.create(CLUSTER, {"metadata": {"name": "theirs"}, "spec": spec})
+    site.double.state.admin.create(CLUSTER, {"metadata": {"name": "theirs"}, "spec": spec})
     row = site.until(_registered(site, "theirs"), state="active")
     assert row.total_slots == 7
     retire(site, row)
