@@ -46,6 +46,8 @@ SECONDS = {
     ACCOUNTS: 530,
     COMMANDS: 300,
     "tests/blueprints/baremetal/test_conformance.py": 30,
+    "tests/blueprints/baremetal/test_network_ramdisk.py": 500,
+    "tests/blueprints/baremetal/test_ramdisk_conformance.py": 500,
     "tests/blueprints/test_layered_over_ssh.py": 60,
     "tests/blueprints/test_storage.py": 80,
     "tests/blueprints/test_webroot.py": 60,

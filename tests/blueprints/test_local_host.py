@@ -501,7 +501,8 @@ def _named(hosts: Hosts, host: ResourceView, name: str) -> LeaseView:
 def test_a_process_whose_first_thread_has_exited_ends_with_the_lease(hosts: Hosts, lease: LeaseView) -> None:
     sign = Path(lease.facts["home"], "sign")
     command(lease).check(survivors.words(survivors.EXITED_LEADER, str(sign)))
-    (survivor,) = peers.eventually(lambda: peers.headless(lease.facts["uid"]))
+    survivor = int(peers.eventually(lambda: sign.exists() and sign.read_text()))
+    peers.eventually(lambda: survivor in peers.headless(lease.facts["uid"]))
     try:
         end(hosts, lease)
         peers.eventually(lambda: not Path(f"/proc/{survivor}").exists())

@@ -96,8 +96,8 @@ def test_the_database_refuses_an_identity_twice_until_the_first_is_gone(cards, u
 
 def test_a_second_discoverer_is_a_conflict_and_never_a_second_lease(cards, others, ask, until, root):
     Cloud("cards").plant("card-7", identities=S1)
-    Cloud("others").plant("slot-3", identities=S1, name="the card in slot 3")
     look(cards)
+    Cloud("others").plant("slot-3", identities=S1, name="the card in slot 3")
     look(others)
     mine = Resource.objects.get()
     assert until(ask(), state="active").resource_id == mine.pk
