@@ -181,7 +181,7 @@ TOGETHER = [
 ]  # fmt: skip
 """In this order: later ones end what earlier ones use."""
 WITHOUT = {
-    "docs/how-to/bluefield.md", "docs/how-to/cloud.md", "docs/how-to/costs.md", "docs/how-to/dpu-services.md",
+    "docs/how-to/cloud.md", "docs/how-to/costs.md", "docs/how-to/dpu-services.md",
     "docs/how-to/from-a-box-to-a-lease.md", "docs/how-to/kind.md",
     "docs/how-to/lease-a-gpu.md", "docs/how-to/validate-a-host.md",
     "docs/how-to/validate-a-provider.md", "docs/how-to/write-a-bmc-driver.md", "docs/how-to/write-a-hardware-driver.md",
