@@ -11,7 +11,6 @@ import pytest
 from blueprints.answers import Json
 from blueprints.bmc.values import PowerState
 from blueprints.testing.conformance import Outside
-from blueprints.testing.outcome import Mishap, Outcome
 from interfaces.ssh.pool import POOL
 from tests.blueprints.baremetal.network_bench import NETWORK, PORTS, Journal, fabric
 from tests.blueprints.baremetal.ramdisk_bench import BMC, RamdiskHooks, media_server
@@ -107,7 +106,3 @@ class TestNetworks(Networked):
             POOL.close_idle(0)
         assert self.journal.wrong == []
         assert not self.guest.problems
-
-    def mishaps(self, does: Any, clean: Outcome) -> Iterator[Mishap]:
-        """Interrupt every second call; lose an answer where no process dies. `TestRamdisk` interrupts every call."""
-        return (one for one in super().mishaps(does, clean) if one.at % 2 == (does == "lose"))
