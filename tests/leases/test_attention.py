@@ -145,8 +145,9 @@ def test_an_account_that_cannot_be_read(root, owner):
 
 
 @pytest.fixture
-def whole():
-    """What this process remembers of the broker is forgotten before and after."""
+def whole(settings, tmp_path):
+    """What is remembered of the broker is forgotten before and after, and processes of other tests do not change it."""
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"state": tmp_path})
     condition.broker(lambda: True)
     yield
     condition.broker(lambda: True)
