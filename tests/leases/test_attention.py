@@ -146,7 +146,7 @@ def test_an_account_that_cannot_be_read(root, owner):
 
 @pytest.fixture
 def whole(settings, tmp_path):
-    """What is remembered of the broker is forgotten before and after, and processes of other tests do not change it."""
+    """Forget what is known of the broker, in a state folder that no other test uses."""
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"state": tmp_path})
     condition.broker(lambda: True)
     yield
