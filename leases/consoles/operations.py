@@ -171,14 +171,23 @@ def _part(lease_id: int, session: uuid.UUID | None, offset: int | None, limit: i
     there = any(one.pk == session for one in attached) if session else bool(attached)
     opened = row.token is not None and row.opened_at is not None and (row.token_until or row.now) > row.now
     begins, content = record.part(lease_id, row.size if offset is None else offset, limit)
-    closed = row.problem or (attachments.GONE if session and not there else "")
+    closed = "" if there else _why_closed(lease_id, session)
     return ConsolePart(
         lease=lease_id, session=str(session or ""), output=base64.b64encode(content).decode(), offset=begins,
         state="closed" if not there else "open" if opened else "opening",
         next_offset=begins + len(content), writing=there and row.writer is not None and row.writer == session,
         writer=attachments.writer_of(row, attached), attached=len(attached), typed=row.typed, revision=row.revision,
-        message="" if there else closed,
+        message=closed,
     )  # fmt: skip
+
+
+def _why_closed(lease_id: int, session: uuid.UUID | None) -> str:
+    """Return why a console or a session at it was closed, or an empty string if it was never opened.
+
+    The reason is stored by the transaction that ends the sessions, so it is read after they were found to have ended.
+    """
+    problem = Console.objects.filter(pk=lease_id).values_list("problem", flat=True).first()
+    return problem or (attachments.GONE if session else "")
 
 
 @checked

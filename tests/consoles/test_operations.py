@@ -242,6 +242,28 @@ def test_why_a_console_was_closed_is_told_and_attaching_opens_it_again(lease, at
     assert one.last.message == "The connection to the console was lost."
 
 
+def test_why_a_console_was_closed_is_told_to_one_that_reads_at_the_same_time(lease, attach, monkeypatch):
+    one = attach(lease)
+    one.until(state="open")
+    live = attachments.live
+
+    def closed_before(lease_id: int) -> Any:
+        monkeypatch.undo()
+        machine(lease).cut()
+        end = time.monotonic() + 20
+        while live(lease_id):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        return []
+
+    monkeypatch.setattr(attachments, "live", closed_before)
+    seen = consoles.read(one.who, lease.pk, offset=one.last.next_offset, session=one.session)
+    assert (seen.state, seen.message) == (
+        "closed",
+        "The console cannot be used: The console was closed at the other end.",
+    )
+
+
 def test_a_console_that_nobody_uses_is_closed(lease, attach, settings, monkeypatch):
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"console_idle_seconds": 0.5})
     one = attach(lease)
