@@ -29,7 +29,7 @@ from interfaces.transport import Transport
 from leases import logins
 from leases.engine.core import installation
 from leases.engine.core.database import rows
-from leases.models import Debt, Lease, Resource, ResourceCredential, Run
+from leases.models import Debt, FormerConfig, Lease, Resource, ResourceCredential, Run
 from leases.validation.requests import invalid
 
 _LAST = """
@@ -448,8 +448,13 @@ def locks(**holder: int) -> dict[str, str]:
 
 
 def spec(run: Run, *, deadline: float) -> Spec:
-    """Return the input of the next step of a run."""
+    """Return the input of the next step of a run.
+
+    Raises BadConfig if the kind of the blueprint has changed since an update began.
+    """
     resource = run.resource
+    if run.phase == Run.Phase.UPDATE:
+        _restore_config(resource.blueprint, run.wanted.get("generation", resource.blueprint.generation))
     own = resource_view(resource, ending=run.phase == Run.Phase.DESTROY)
     lease = _lease_of(run, own)
     name = own.key if lease is None else lease.key
@@ -472,6 +477,20 @@ def spec(run: Run, *, deadline: float) -> Spec:
         resolution=None if run.resolution is None or by_hand else Resolution(**run.resolution),
         **_act(run),
     )
+
+
+def _restore_config(blueprint: Blueprint, generation: int) -> None:
+    """Give a blueprint in memory the config of the generation to which an update brings its resource.
+
+    If the blueprint was changed meanwhile, the next update brings the resource to its new config, which may disturb
+    leases although this one does not.
+    """
+    if generation >= blueprint.generation:
+        return
+    former = FormerConfig.objects.filter(blueprint=blueprint, generation=generation).first()
+    if former is None or former.kind != blueprint.kind:
+        raise BadConfig(f"The kind of {blueprint} was changed during the update.")
+    blueprint.config, blueprint.generation = former.config, generation
 
 
 def _act(run: Run) -> dict[str, Any]:
