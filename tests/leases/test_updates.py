@@ -353,6 +353,23 @@ def test_a_config_that_changes_again_does_not_reach_an_update_that_has_begun(lea
     assert set(FormerConfig.objects.values_list("generation", flat=True)) == {4}
 
 
+def test_a_kind_that_changes_does_not_reach_an_update_that_has_begun(lease, root, change, until):
+    with kinds.installed(Other()):
+        change({**slots(BLUE), "faults": [{"does": "slow", "at": "update.restart", "polls": 1, "after": 3600}]})
+        resources.update(root, lease.resource_id, reason=WHY)
+        settled()
+        blueprints.change(root, "pool", BlueprintChange(kind="fake_other", config=slots(BASE)))
+        due()
+        resource = until(lease.resource, generation=2)
+        assert resource.attributes["color"] == "blue"
+        settled()
+        lease.refresh_from_db()
+        assert lease.state == "active"
+        assert resources.get(root, resource.pk).update.disruption.startswith("The kind changes from fake_activated")
+        release.release(lease.pk, actor="ada")
+        until(lease, state="destroyed")
+
+
 def test_a_forced_update_waits_while_reboots_are_forbidden(lease, root, change, until):
     change(slots(BLUE))
     resources.forbid_reboots(root, lease.resource_id, reason="Its data is being copied.")
@@ -527,6 +544,12 @@ class Careful(Fake):
     name = "careful"
     resource_type = "careful"
     forcible = False
+
+
+class Other(FakeActivated):
+    """Another kind of the same resource type."""
+
+    name = "fake_other"
 
 
 class Silent(Fake):

@@ -447,14 +447,24 @@ def locks(**holder: int) -> dict[str, str]:
     return dict(rows(f"SELECT name, value FROM leases_slotlock WHERE {column} = %s AND name <> ''", (pk,), hot=True))
 
 
-def spec(run: Run, *, deadline: float) -> Spec:
-    """Return the input of the next step of a run.
+def restore_generation(run: Run) -> None:
+    """Give the blueprint of a run in memory the kind and config of the generation to which an update brings its resource.
 
-    Raises BadConfig if the kind of the blueprint has changed since an update began.
+    An update ends as it began if the blueprint is changed meanwhile. The next one brings the resource to the new config,
+    which may disturb leases although this one does not.
     """
+    blueprint = run.resource.blueprint
+    generation = run.wanted.get("generation", blueprint.generation)
+    if run.phase != Run.Phase.UPDATE or generation >= blueprint.generation:
+        return
+    former = FormerConfig.objects.filter(blueprint=blueprint, generation=generation).first()
+    if former is not None:
+        blueprint.kind, blueprint.config, blueprint.generation = former.kind, former.config, generation
+
+
+def spec(run: Run, *, deadline: float) -> Spec:
+    """Return the input of the next step of a run."""
     resource = run.resource
-    if run.phase == Run.Phase.UPDATE:
-        _restore_config(resource.blueprint, run.wanted.get("generation", resource.blueprint.generation))
     own = resource_view(resource, ending=run.phase == Run.Phase.DESTROY)
     lease = _lease_of(run, own)
     name = own.key if lease is None else lease.key
@@ -477,20 +487,6 @@ def spec(run: Run, *, deadline: float) -> Spec:
         resolution=None if run.resolution is None or by_hand else Resolution(**run.resolution),
         **_act(run),
     )
-
-
-def _restore_config(blueprint: Blueprint, generation: int) -> None:
-    """Give a blueprint in memory the config of the generation to which an update brings its resource.
-
-    If the blueprint was changed meanwhile, the next update brings the resource to its new config, which may disturb
-    leases although this one does not.
-    """
-    if generation >= blueprint.generation:
-        return
-    former = FormerConfig.objects.filter(blueprint=blueprint, generation=generation).first()
-    if former is None or former.kind != blueprint.kind:
-        raise BadConfig(f"The kind of {blueprint} was changed during the update.")
-    blueprint.config, blueprint.generation = former.config, generation
 
 
 def _act(run: Run) -> dict[str, Any]:

@@ -71,6 +71,7 @@ def _one(run_id: int) -> bool:
     if current is None:
         return False
     current.in_call = in_call
+    patient(specs.restore_generation, current)
     with about(**_ids(current)):
         return _go_on(current, token, seconds)
 
