@@ -308,6 +308,39 @@ def test_a_card_is_not_handed_back_while_it_may_be_installed_or_run(lab, silent)
     assert isinstance(lab.call(steps.wait_for_flash), Wait | Ready)
 
 
+def test_a_card_that_could_not_be_switched_off_afterwards_is_not_installed(lab):
+    lab.publish()
+    resets = lab.bmc.resources["/redfish/v1/Systems/Bluefield"]["Actions"]["#ComputerSystem.Reset"]
+    offered = resets["ResetType@Redfish.AllowableValues"]
+    resets["ResetType@Redfish.AllowableValues"] = ["ForceRestart"]
+    answer = lab.carry(steps.note_rshim)
+    assert isinstance(answer, Failed)
+    assert (answer.scope, answer.code) == (Scope.OFFER, "cannot_park")
+    assert "Set `park` to leave" in answer.message
+    lab.more = {"park": "leave"}
+    assert isinstance(lab.carry(steps.note_rshim), Ready)
+    lab.more = {}
+    answer = lab.carry(steps.park)
+    assert isinstance(answer, Failed)
+    assert answer.quarantines_carrier
+    resets["ResetType@Redfish.AllowableValues"] = offered
+    assert isinstance(lab.carry(steps.park), Ready)
+    assert lab.card.power == "Off"
+
+
+def test_a_destruction_waits_for_the_host_before_the_card_is_switched_off(lab):
+    plan = [step.name for step in Kind().destroy()]
+    assert plan.index("vacate") == plan.index("park") - 1
+    assert lab.call(steps.vacate) == Ready()
+    lab.ready()
+    asked = lab.call(steps.vacate)
+    assert isinstance(asked, Need)
+    assert asked.maintenance is not None
+    assert (asked.maintenance.relation, asked.maintenance.action) == (preparing.HOST, "vacate")
+    assert steps.vacate(replace(lab.spec(), granted=frozenset({asked.maintenance.name})), {}) == Ready()
+    assert lab.card.power == "On"
+
+
 def test_a_card_that_was_switched_off_is_started_also_by_a_bmc_that_offers_resets_only(lab):
     lab.ready()
     assert isinstance(lab.carry(steps.park), Ready)

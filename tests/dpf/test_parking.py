@@ -18,7 +18,7 @@ from blueprints.dpu.dpf.config import Config
 from blueprints.dpu.dpf.kind import Dpf
 from blueprints.dpu.dpf_card.kind import Config as CardConfig
 from blueprints.records.logins import LoginsInMemory
-from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView, Spec
+from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView, Spec, Whole
 from drydock.core import clock
 from tests.dpf.bmc import PASSWORD, CardBmc, card_bmc
 
@@ -94,6 +94,27 @@ def test_a_card_is_switched_off_and_stays_off(bmc, twice):
     assert bmc.resets == ["ForceOff"]
     assert isinstance(driven(one, bmc), Ready)
     assert bmc.resets == ["ForceOff"]
+
+
+@pytest.mark.parametrize(("park", "waits"), [("power_off", True), ("wipe", True), ("reimage", False), ("leave", False)])
+def test_the_host_of_a_card_is_vacated_before_its_card_is_parked_by_the_bmc(bmc, park, waits):
+    steps = [step for step in parking.plan() if step.applies is None or step.applies(spec(park, None).resource.blueprint.config)]
+    names = [step.name for step in steps]
+    assert ("park_vacate" in names) is waits
+    if not waits:
+        return
+    assert names.index("park_vacate") < names.index("park")
+    host = Whole(id=9, name="h1", type="host", kind="fake")
+    one = spec(park, card(pinned(bmc), part_of=(host,)))
+    vacate = steps[names.index("park_vacate")].act
+    asked = vacate(one, {})
+    assert isinstance(asked, Need)
+    assert asked.maintenance is not None
+    assert (asked.maintenance.action, asked.maintenance.holders) == ("vacate", "wait")
+    assert vacate(replace(one, granted=frozenset({asked.maintenance.name})), {}) == Ready()
+    assert isinstance(vacate(spec(park, card(pinned(bmc))), {}), Ready)
+    assert vacate(spec(park, None), {}) == Ready()
+    assert bmc.calls == []
 
 
 def test_a_system_that_force_does_not_stop_is_asked_to(bmc):

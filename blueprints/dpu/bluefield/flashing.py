@@ -19,7 +19,7 @@ from blueprints.bluefield.messages import meaning
 from blueprints.bmc.errors import BmcAnswerInvalid, BmcAnswerLost, BmcBusy, BmcRefused, BmcUnreachable
 from blueprints.bmc.values import BmcTask, PowerAction, PowerState
 from blueprints.dpu.bluefield.config import Config
-from blueprints.dpu.bluefield.preparing import CARD, PATH, card_of
+from blueprints.dpu.bluefield.preparing import CARD, PATH, card_of, vacate_host
 from blueprints.dpu.bluefield.publishing import WEBROOT, address_of
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -46,8 +46,14 @@ def session(spec: Spec) -> AbstractContextManager[CardSession]:
 
 @bmc_told
 def note_rshim(spec: Spec, memo: Json) -> Answer:
-    """Record who has the rshim of the card, before that is changed. The end of the DPU restores it."""
+    """Record who has the rshim of the card, before that is changed. The end of the DPU restores it.
+
+    Nothing is installed on a card that could not be switched off afterwards.
+    """
     with session(spec) as bmc:
+        if spec.config.park == "power_off" and not _stops(bmc):
+            message = f"{_cannot_stop(spec)} Set `park` to leave if its system may go on running, or update the BMC."
+            return Failed(scope=Scope.OFFER, code="cannot_park", message=message)
         return Ready(facts={RSHIM: bmc.bmc_rshim()})
 
 
@@ -276,6 +282,23 @@ def leave_rshim(spec: Spec, memo: Json) -> Answer:
         return _rshim(bmc, spec, memo, False) or Ready()
 
 
+def vacate(spec: Spec, memo: Json) -> Answer:
+    """Let nobody else be on the host of the card, because its network goes away with the system of the card."""
+    if not _changed(spec):
+        return Ready()
+    return vacate_host(spec, f"Card {card_of(spec).name} is switched off.")
+
+
+def _stops(bmc: CardSession) -> list[PowerAction]:
+    """Return what the BMC offers to switch its card off, by force first."""
+    offered = bmc.power_actions()
+    return [one for one in (PowerAction.OFF, PowerAction.SHUTDOWN) if one in offered]
+
+
+def _cannot_stop(spec: Spec) -> str:
+    return f"The BMC of card {spec.resource.facts['card']} offers no way to switch it off."
+
+
 @bmc_told
 def park(spec: Spec, memo: Json) -> Answer:
     """Switch the operating system of the card off, so that nothing of a former lease runs."""
@@ -284,13 +307,13 @@ def park(spec: Spec, memo: Json) -> Answer:
     with session(spec) as bmc:
         if bmc.power() is PowerState.OFF:
             return Ready()
-        offered = bmc.power_actions()
-        action = next((one for one in (PowerAction.OFF, PowerAction.SHUTDOWN) if one in offered), None)
-        if action is None:
-            return Ready(log="The BMC cannot switch the card off, so its operating system goes on running.")
+        stops = _stops(bmc)
+        if not stops:
+            message = f"{_cannot_stop(spec)} It is quarantined, because its operating system goes on running."
+            return Failed(scope=Scope.OPERATOR, code="cannot_park", message=message, quarantines_carrier=True)
         if memo.get("asked") and _since(memo["asked"]) > _OFF:
             message = "The BMC does not switch off the operating system of the card."
             return Failed(scope=Scope.STEP, code="not_off", message=message)
-        bmc.switch(action)
+        bmc.switch(stops[0])
     asked = memo.get("asked") or clock.now().isoformat()
     return Wait(after=_LOOK, memo={"asked": asked}, sentence="The operating system of the card is switched off.")

@@ -28,6 +28,10 @@ def _of_bmc(name: str, act: Act, deadline: float = _PATIENT) -> Step:
     return Step(name=name, act=act, deadline=deadline, exclusive=True)
 
 
+def _is_switched_off(config: schema.Config) -> bool:
+    return config.park == "power_off"
+
+
 class Bluefield(WithAccounts, Builds, Carried):
     """A DPU on one card, with an account for each lease."""
 
@@ -86,9 +90,10 @@ class Bluefield(WithAccounts, Builds, Carried):
         )  # fmt: skip
 
     def destroy(self) -> Plan:
-        """Return the plan that waits for an installation that may still run, and switches the card off."""
+        """Return the plan that waits for an installation that may still run and for the host, and switches the card off."""
         return (
             _of_bmc("flash", flashing.wait_for_flash, 2 * _DAY),
+            Step(name="vacate", act=flashing.vacate, deadline=_WEEK, applies=_is_switched_off),
             _of_bmc("park", flashing.park, _WEEK),
             _of_bmc("rshim", flashing.leave_rshim, _WEEK),
         )

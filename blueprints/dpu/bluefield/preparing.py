@@ -124,9 +124,12 @@ def _password_hash(spec: Spec) -> str:
 @told
 def hold_host(spec: Spec, memo: Json) -> Answer:
     """Let nobody else be on the host of the card, because its network goes away while the card is installed."""
-    card = card_of(spec)
-    if not card.part_of:
+    return vacate_host(spec, f"A DPU is installed on card {card_of(spec).name}.")
+
+
+def vacate_host(spec: Spec, sentence: str) -> Answer:
+    """Wait until nobody else is on the host of the card, and tell those who are why."""
+    if not card_of(spec).part_of:
         return Ready(log="The card is part of no host that Drydock knows, so nobody else is told.")
-    sentence = f"A DPU is installed on card {card.name}."
     wanted = Maintenance(relation=HOST, action="vacate", holders="wait", sentence=sentence)
     return Ready() if wanted.name in spec.granted else Need(maintenance=wanted)

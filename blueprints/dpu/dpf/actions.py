@@ -93,9 +93,13 @@ def hold_host(spec: Spec, memo: Json) -> Answer:
 
     The other cards of the host that are installed share this, and the reboot that follows.
     """
+    return vacate_host(spec, f"A DPU is installed on card {spec.parents[CARD].resource.name}.")
+
+
+def vacate_host(spec: Spec, sentence: str) -> Answer:
+    """Wait until nobody else is on the host of the card, and tell those who are why."""
     if not spec.parents[CARD].resource.part_of:
         return Ready(log="The card is part of no host that Drydock knows, so nobody else is told.")
-    sentence = f"A DPU is installed on card {spec.parents[CARD].resource.name}."
     wanted = Maintenance(relation=HOST, action="vacate", holders="wait", sentence=sentence)
     return Ready() if wanted.name in spec.granted else Need(maintenance=wanted)
 

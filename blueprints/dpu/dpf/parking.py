@@ -28,6 +28,7 @@ _LONG = 7 * 86_400.0
 def plan() -> Plan:
     """Return the steps that park the card as the config says. They follow after the DPU has been removed."""
     return (
+        Step(name="park_vacate", act=_unparked(vacate), deadline=_LONG, applies=_switches),
         Step(name="park", act=park, deadline=_LONG),
         Step(name="park_image", act=have_image, deadline=_LONG, applies=_reimages),
         Step(name="park_hold", act=_unparked(actions.hold_host), deadline=_LONG, applies=_reimages),
@@ -41,6 +42,10 @@ def plan() -> Plan:
 
 def _reimages(config: Config) -> bool:
     return config.park == "reimage"
+
+
+def _switches(config: Config) -> bool:
+    return config.park in bmc.BY_BMC
 
 
 def _card(spec: Spec) -> ResourceView | None:
@@ -57,6 +62,11 @@ def _unparked(act: Act) -> Act:
         return act(spec, memo) if _card(spec) is not None else Ready()
 
     return called
+
+
+def vacate(spec: Spec, memo: Json) -> Answer:
+    """Let nobody else be on the host of the card, because its network goes away with the system of the card."""
+    return actions.vacate_host(spec, f"Card {spec.parents[actions.CARD].resource.name} is parked.")
 
 
 def park(spec: Spec, memo: Json) -> Answer:
