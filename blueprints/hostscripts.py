@@ -38,7 +38,8 @@ esac
 
 # Every thread is read, because a process whose first thread has exited shows as a zombie without an environment or a
 # working folder while its other threads go on. A process may end before it is read and leave a child that was not yet
-# listed, so `search` also looks at what has appeared meanwhile, until nothing new is there. `numbers` requires this
+# listed, so `search` also looks at what has appeared meanwhile, until nothing new is there. If the time is over before
+# that, it returns 75: what it has not found may be there. `numbers` requires this
 # script among what a search found: a search that cannot see processes must not pass for a proof that there are none.
 # The processes above this script are left alone, and its own session where it shares the uid or the mark: in a shared
 # account they match too.
@@ -62,6 +63,7 @@ search() {
     set -- /proc/[0-9]*
     looked=$(printf '%s\n' $known $known "$@" | sort | uniq -u)
     [ -n "$looked" ] || break
+    ! [ $tries -gt 0 ] || ! over || return 75
     known="$known $looked"
     alive $($look)
     tries=$((tries + 1))
@@ -74,11 +76,14 @@ elsewhere() {
 }
 unseen() { echo "The processes on this host cannot be seen: $1." >&2; return 71; }
 numbers() {
-  set -- $(search "$1")
+  found=$(search "$1")
+  whole=$?
+  set -- $found
   case " $* " in *" $$ "*) ;; *) unseen "this script is not among them"; return;; esac
   for p in $(elsewhere "$@"); do
     case "$above" in *" $p "*) ;; *) printf '%s ' "$p";; esac
   done
+  return $whole
 }
 pause() { sleep 0.05 2>/dev/null || sleep 1; }
 """
@@ -98,22 +103,39 @@ pids() {
 }
 """
 
+_CLOCK = r"""
+# In hundredths: whole seconds would make one second anything between none and one.
+uptime() { read -r up _ </proc/uptime; echo $((${up%.*} * 100 + 1${up#*.} - 100)); }
+stop=$(($(uptime) + seconds * 100))
+over() { [ "$(uptime)" -ge "$stop" ]; }
+"""
+
 # Stopped first, until nothing new appears: what forks faster than it is killed no longer forks then. Processes that
 # each live shorter than a search takes are never found: once nothing else is left, `at_once` kills them unseen. Not
-# before, because a process that lives longer could trace its shell and hold it.
-_ENDING = r"""
+# before, because a process that lives longer could trace its shell and hold it. One round is made in any case, however
+# slow the host is.
+_ENDING = (
+    _CLOCK
+    + r"""
+list() {
+  left=$(pids)
+  whole=$?
+  [ $whole = 0 ] || [ $whole = 75 ] || exit 71
+}
 round=0
 while :; do
-  left=$(pids) || exit 71
-  [ -n "$left" ] || ! at_once || left=$(pids) || exit 71
-  [ -n "$left" ] && [ $round -lt "$rounds" ] || break
+  list
+  [ -n "$left" ] || ! at_once || list
+  [ -n "$left" ] && [ $round -lt 60 ] || break
+  [ $round = 0 ] || ! over || break
   seen=
   n=0
   while [ "$left" != "$seen" ] && [ $n -lt 20 ]; do
     kill -s STOP $left 2>/dev/null
     seen=$left
-    left=$(pids) || exit 71
+    list
     n=$((n + 1))
+    ! over || break
   done
   at_once
   kill -s KILL $left 2>/dev/null
@@ -121,15 +143,17 @@ while :; do
   round=$((round + 1))
 done
 set -- $left
+[ $whole = 0 ] || [ $# != 0 ] || set -- unknown
 echo $#
 """
+)
 
 END_UID = (
     _LISTING
     + _UID
     + _HOLDERS
     + r"""
-rounds=$2
+seconds=$2
 [ "$(id -u)" != "$uid" ] || session=$(own_session)
 # It kills all processes of the uid in one call of the kernel, and returns 1 where that is not possible.
 # A process of the uid may trace this shell, which has its uid: it holds nothing, and nothing that it says is read.
@@ -142,15 +166,16 @@ at_once() {
 """
     + _ENDING
 )
-"""Script that ends every process with a thread that has a uid in any role. $1: the uid or account, $2: rounds.
+"""Script that ends every process with a thread that has a uid in any role. $1: the uid or account, $2: seconds.
 
-Prints how many processes are left. Exits with 71 if the host does not show its processes.
+Prints how many processes are left, at least 1 if it could not search to the end. Exits with 71 if the host does not
+show its processes.
 """
 
 END_MARKED = (
     _LISTING
     + r"""
-mark=$1 home=$2 rounds=$3 session=$(own_session)
+mark=$1 home=$2 seconds=$3 session=$(own_session)
 [ -n "$mark" ] && [ "${home#/?}" != "$home" ] || exit 64
 of_mark() {
   [ ! -r "/proc/$$/task/$$/environ" ] || echo $$
@@ -168,19 +193,19 @@ at_once() { return 1; }
 )
 """Script that ends processes with a variable in their environment, or a working directory in a folder.
 
-$1: the variable as NAME=value, $2: the folder, $3: rounds.
+$1: the variable as NAME=value, $2: the folder, $3: seconds.
 """
 
-_BOUNDED = r"""
-# In hundredths: whole seconds would make one second anything between none and one.
-uptime() { read -r up _ </proc/uptime; echo $((${up%.*} * 100 + 1${up#*.} - 100)); }
-stop=$(($(uptime) + seconds * 100))
+_BOUNDED = (
+    _CLOCK
+    + r"""
 bounded() {
   rest=$(((stop - $(uptime) + 99) / 100))
   [ $rest -gt 0 ] || return 124
   if command -v timeout >/dev/null 2>&1; then timeout -s KILL $rest "$@"; else "$@"; fi
 }
 """
+)
 
 # Clears the kernel keyrings of a uid, as that uid: root has no right to another's keys. The process cannot be traced
 # by the uid, because the kernel makes one undumpable that gives up being root and starts no other program.

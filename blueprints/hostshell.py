@@ -21,7 +21,6 @@ from interfaces.transport import Transport
 
 PATIENCE = 300.0
 """Seconds after which files of a lease that could not be removed are moved aside."""
-_ROUNDS = "60"
 _PAUSE = 15.0
 _OF_OPERATOR: tuple[type[DrydockError], ...] = (HostKeyMismatch, AuthenticationRefused, InvalidRequest)
 
@@ -94,11 +93,11 @@ class HostShell:
     def end_account(self, account: int | str, *, root: bool = True) -> int:
         """End every process owned by a uid or account, except this connection's. Return how many are left."""
         run = self.as_root if root else self.run
-        return int(run(END_UID, str(account), _ROUNDS))
+        return int(run(END_UID, str(account), self._budget))
 
     def end_marked(self, mark: str, folder: str) -> int:
         """End the processes that have the mark in their environment or work in the folder. Return how many are left."""
-        return int(self.run(END_MARKED, mark, folder, _ROUNDS))
+        return int(self.run(END_MARKED, mark, folder, self._budget))
 
     def sweep_account(self, account: int | str, *, python: str = "", homes: str = "") -> bool:
         """Remove a uid's or account's files from world-writable directories. Return whether none is left.

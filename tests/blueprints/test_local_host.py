@@ -710,6 +710,34 @@ def test_what_starts_its_successor_while_a_busy_host_is_searched_is_ended(tmp_pa
     assert (found.stdout, peers.marked(mark)) == ("0\n", []), found
 
 
+COUNTING_XARGS = """#!/bin/sh
+echo x >>${0%/*}/searches
+sleep 0.5
+PATH=${PATH#*:} exec xargs "$@"
+"""
+ENDLESS = 'while [ ! -e "$1/end" ]; do env "$2" sleep 30 & sleep 0.1; done'
+
+
+def test_what_starts_more_than_can_be_ended_is_given_up_when_the_time_is_over(tmp_path: Path) -> None:
+    """On a slow host, each search finds another process that must be ended."""
+    mark, slow_xargs = f"DRYDOCK_LEASE=endless-{os.getpid()}", tmp_path / "xargs"
+    slow_xargs.write_text(COUNTING_XARGS)
+    slow_xargs.chmod(0o755)
+    words = ["/bin/sh", "-c", hostscripts.END_MARKED, "sh", mark, "/no/such/home"]
+    endless = ["/bin/sh", "-c", ENDLESS, "sh", str(tmp_path), mark]
+    with subprocess.Popen(endless, cwd="/", start_new_session=True) as starter:
+        peers.eventually(lambda: peers.marked(mark))
+        slow = {"PATH": f"{tmp_path}:{os.defpath}"}
+        found = subprocess.run([*words, "2"], env=slow, cwd="/", capture_output=True, text=True)
+        searches = len((tmp_path / "searches").read_text().splitlines())
+        (tmp_path / "end").touch()
+        assert starter.wait() == 0
+    left = subprocess.run([*words, "60"], cwd="/", capture_output=True, text=True)
+    assert (left.stdout, peers.marked(mark)) == ("0\n", []), left
+    assert int(found.stdout) > 0
+    assert searches < 40
+
+
 def test_what_the_uid_left_below_run_is_removed(hosts: Hosts, lease: LeaseView) -> None:
     peers.needs_root()
     common = Path(f"/run/dd-common-{os.getpid()}")
