@@ -41,12 +41,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    """Skip what is left when CI has no time for it any more."""
-    slow.skip_if_too_late()
-
-
 def pytest_collection_finish() -> None:
     """Keep modules and tests out of garbage collection, which took a tenth of the CPU to find nothing in them."""
     gc.collect()

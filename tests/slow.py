@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
@@ -44,12 +43,6 @@ FILES = {
     "tests/clouds/validation/test_faults.py": "the behaviour suite on 27 wrong clients",
 }
 CLASSES = {"TestShallowWorkingCopy": "all of the conformance suite again, with shallow copies"}
-
-
-def skip_if_too_late() -> None:
-    """Skip the test after the time in TESTS_BEGIN_UNTIL, in seconds since 1970, which `.ci/run` sets for slow tests."""
-    if time.time() > float(os.environ.get("TESTS_BEGIN_UNTIL") or "inf"):
-        pytest.skip("CI has no time left for it: see .ci/run")
 
 
 def is_shown_elsewhere(item: pytest.Item) -> bool:

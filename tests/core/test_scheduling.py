@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from tests import slow
 from tests.scheduling import ACCOUNTS, GROUPS, SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -23,14 +20,3 @@ def test_every_file_that_takes_the_lock_of_the_accounts_is_in_their_group():
 def test_the_files_of_the_lists_exist():
     missing = [name for name in {*GROUPS, *SECONDS} if name not in GROUPS.values() and not (ROOT / name).exists()]
     assert not missing
-
-
-@pytest.mark.parametrize(("until", "skipped"), [("", False), ("5", True), ("99999999999", False)])
-def test_what_ci_has_no_time_left_for_is_skipped(monkeypatch, until, skipped):
-    monkeypatch.setenv("TESTS_BEGIN_UNTIL", until)
-    reason = ""
-    try:
-        slow.skip_if_too_late()
-    except pytest.skip.Exception as skip:
-        reason = str(skip)
-    assert ("no time left" in reason) is skipped
