@@ -39,8 +39,8 @@ esac
 # Every thread is read, because a process whose first thread has exited shows as a zombie without an environment or a
 # working folder while its other threads go on. A process may end before it is read and leave a child that was not yet
 # listed, so `search` also looks at what has appeared meanwhile, until nothing new is there. If the time is over before
-# that, it returns 75: what it has not found may be there. `numbers` requires this
-# script among what a search found: a search that cannot see processes must not pass for a proof that there are none.
+# that, it returns 75, because it may have missed some. `numbers` requires this script among what a search found: a
+# search that cannot see processes must not pass for a proof that there are none.
 # The processes above this script are left alone, and its own session where it shares the uid or the mark: in a shared
 # account they match too.
 _LISTING = r"""
@@ -193,7 +193,7 @@ at_once() { return 1; }
 )
 """Script that ends processes with a variable in their environment, or a working directory in a folder.
 
-$1: the variable as NAME=value, $2: the folder, $3: seconds.
+$1: the variable as NAME=value, $2: the folder, $3: seconds. Prints and exits as END_UID does.
 """
 
 _BOUNDED = (

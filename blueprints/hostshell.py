@@ -91,12 +91,18 @@ class HostShell:
         return found | {"arch": architecture(found.get("arch", ""))}
 
     def end_account(self, account: int | str, *, root: bool = True) -> int:
-        """End every process owned by a uid or account, except this connection's. Return how many are left."""
+        """End every process owned by a uid or account, except this connection's.
+
+        Return how many are left: at least 1 if the time was too short to search all processes.
+        """
         run = self.as_root if root else self.run
         return int(run(END_UID, str(account), self._budget))
 
     def end_marked(self, mark: str, folder: str) -> int:
-        """End the processes that have the mark in their environment or work in the folder. Return how many are left."""
+        """End the processes that have the mark in their environment or work in the folder.
+
+        Return how many are left: at least 1 if the time was too short to search all processes.
+        """
         return int(self.run(END_MARKED, mark, folder, self._budget))
 
     def sweep_account(self, account: int | str, *, python: str = "", homes: str = "") -> bool:
