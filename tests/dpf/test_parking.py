@@ -98,7 +98,8 @@ def test_a_card_is_switched_off_and_stays_off(bmc, twice):
 
 @pytest.mark.parametrize(("park", "waits"), [("power_off", True), ("wipe", True), ("reimage", False), ("leave", False)])
 def test_the_host_of_a_card_is_vacated_before_its_card_is_parked_by_the_bmc(bmc, park, waits):
-    steps = [step for step in parking.plan() if step.applies is None or step.applies(spec(park, None).resource.blueprint.config)]
+    config = spec(park, None).resource.blueprint.config
+    steps = [step for step in parking.plan() if step.applies is None or step.applies(config)]
     names = [step.name for step in steps]
     assert ("park_vacate" in names) is waits
     if not waits:

@@ -355,13 +355,14 @@ def test_a_config_that_changes_again_does_not_reach_an_update_that_has_begun(lea
 
 def test_a_kind_that_changes_does_not_reach_an_update_that_has_begun(lease, root, change, until):
     with kinds.installed(Other()):
-        change({**slots(BLUE), "faults": [{"does": "slow", "at": "update.restart", "polls": 1, "after": 3600}]})
+        slow = {"does": "slow", "at": "update.restart", "polls": 1, "after": 3600}
+        change({**slots(BLUE), "traits": ["fast"], "faults": [slow]})
         resources.update(root, lease.resource_id, reason=WHY)
         settled()
         blueprints.change(root, "pool", BlueprintChange(kind="fake_other", config=slots(BASE)))
         due()
         resource = until(lease.resource, generation=2)
-        assert resource.attributes["color"] == "blue"
+        assert resource.traits == ["fast"]
         settled()
         lease.refresh_from_db()
         assert lease.state == "active"

@@ -90,7 +90,7 @@ class Bluefield(WithAccounts, Builds, Carried):
         )  # fmt: skip
 
     def destroy(self) -> Plan:
-        """Return the plan that waits for an installation that may still run and for the host, and switches the card off."""
+        """Return the plan that waits for a running installation and for the host, and switches the card off."""
         return (
             _of_bmc("flash", flashing.wait_for_flash, 2 * _DAY),
             Step(name="vacate", act=flashing.vacate, deadline=_WEEK, applies=_is_switched_off),
