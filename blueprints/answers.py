@@ -115,6 +115,8 @@ class Ready:
     """The readings of the resource's sensors, or None if the step has not read them."""
     evidence: tuple[Evidence, ...] = ()
     """Attestation evidence that the step has collected. It is kept with the lease that the step is for."""
+    carrier_health: Health | None = None
+    """The health of the resource's carrier (`contract.Carried`), or None if the step says nothing about it."""
     ends_phase: bool = False
     """Whether the steps that follow have nothing to do, so that the phase is done.
 
@@ -159,6 +161,8 @@ class Failed:
     """Attestation evidence that the step has collected, kept as that of `Ready`."""
     quarantines: bool = False
     """Whether the resource cannot be trusted any more, so that it serves no new leases until an operator has acted."""
+    quarantines_carrier: bool = False
+    """The same about the resource's carrier (`contract.Carried`), such as the card that a DPU is installed on."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -651,9 +651,10 @@ class Acts(ABC):
 
 
 class Updates(ABC):
-    """An outdated resource can be updated in place, while idle, to its blueprint's current generation.
+    """An outdated resource can be updated in place to its blueprint's current generation.
 
-    A registered resource is updated to match its current registration.
+    A registered resource is updated to match its current registration. A change that disturbs no lease is made while
+    the resource is leased. Any other waits until it is idle, or until an operator forces it.
     """
 
     at_once: ClassVar[bool] = False
@@ -662,10 +663,31 @@ class Updates(ABC):
     If True, all idle resources are updated at once, and outdated ones serve no new lease. If False, outdated ones stay
     in service, and only a limited number is updated at a time.
     """
+    replaces: ClassVar[bool] = False
+    """Whether a resource is replaced, once it is idle, if its update would disturb leases.
+
+    `update` then only makes changes that disturb none.
+    """
+    forcible: ClassVar[bool] = False
+    """Whether an operator may force an update that disturbs leases while leases hold the resource.
+
+    No step of these leases is called meanwhile. Afterwards they are activated again if the kind implements `Activates`.
+    """
 
     @abstractmethod
     def update(self) -> Plan:
-        """Return the plan that brings `spec.resource` to its blueprint's current config."""
+        """Return the plan that brings `spec.resource` to its blueprint's current config.
+
+        If `spec.disruptive` is False, leases may hold the resource and use it meanwhile, and no step may disturb them.
+        """
+
+    def disruption(self, before: Any, after: Any) -> str:
+        """Return how a change of the config disturbs the leases on a resource, or an empty string if it does not.
+
+        A sentence that says what changes, for people. `before` is the config to which the resource was last brought;
+        None if that is unknown or if the resource was found to differ from it. A pure function.
+        """
+        return "An update of this kind of resource disturbs its leases."
 
 
 class CatalogueStale(Exception):

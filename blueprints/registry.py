@@ -17,6 +17,7 @@ BUILT_IN = {
     "accelerators": "blueprints.accelerators.kind:Accelerators",
     "azure": "blueprints.azure.kind:AzureHost",
     "bare_metal": "blueprints.baremetal.kind:BareMetal",
+    "bluefield": "blueprints.dpu.bluefield.kind:Bluefield",
     "bluefield_card": "blueprints.dpu.bluefield_card.kind:BluefieldCard",
     "dpf": "blueprints.dpu.dpf.kind:Dpf",
     "dpf_card": "blueprints.dpu.dpf_card.kind:DpfCard",

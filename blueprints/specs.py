@@ -71,7 +71,8 @@ class Draft:
     outdated: str = ""
     """For something that was found, how it differs from what the config of the blueprint declares.
 
-    It serves no lease until it was updated (`Updates`) to the config. Only for kinds that update.
+    It serves no lease until it was updated (`Updates`) to the config, unless the update disturbs none. Only for kinds
+    that update.
     """
 
 
@@ -311,7 +312,7 @@ class Spec:
     granted: frozenset[str] = frozenset()
     """The maintenance granted for this phase, as `relation:action`, and `relation:action:2` for a second reboot."""
     wanted: Json = field(default_factory=dict)
-    """Arguments of the phase, such as `{"power": "off"}` for power."""
+    """Arguments of the phase, such as `{"power": "off"}` for power. For those of an update, see `disruptive`."""
     resolution: Resolution | None = None
     """An operator's answer to the last Hold of this step, or None if none of its holds has been resolved."""
     act: str = ""
@@ -323,6 +324,11 @@ class Spec:
     def config(self) -> Any:
         """The config of the blueprint, parsed into the kind's Config."""
         return self.resource.blueprint.config
+
+    @property
+    def disruptive(self) -> bool:
+        """Whether the steps of an update may disturb leases on the resource, as `Updates.disruption` said."""
+        return bool(self.wanted.get("disruptive", True))
 
 
 @dataclass(frozen=True, kw_only=True)

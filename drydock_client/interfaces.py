@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from drydock_client.operations import Operations, operation
 from drydock_client.values import (
     AccessInfo,
     DpuChart,
+    DpuCredentialInfo,
     DpuPort,
     DpuServiceInfo,
     Ended,
@@ -144,3 +146,31 @@ class Interfaces(Operations):
     @operation("DELETE", "leases/{id}/dpu-services/{name}", "Remove a service from a DPU", scope="lease", host="lease")
     def remove_dpu_service(self, id: int, name: str) -> None:
         """Begin to remove a service. A missing service is not an error."""
+
+    @operation("GET", "leases/{id}/dpu-credentials", "List the credentials of a DPU", host="lease")
+    def dpu_credentials(self, id: int) -> list[DpuCredentialInfo]:
+        """List the credentials of a lease for the DPU cluster, sorted by name, without their secrets."""
+
+    @operation(
+        "PUT",
+        "leases/{id}/dpu-credentials/{name}",
+        "Request a credential of a DPU",
+        scope="lease",
+        body="DpuCredential",
+        host="lease",
+    )
+    def request_dpu_credential(self, id: int, name: str, *, ttl: str | float | dt.timedelta) -> DpuCredentialInfo:
+        """Request a credential for the DPU cluster that is valid for `ttl` from now. Returns before it is issued."""
+
+    @operation(
+        "POST", "leases/{id}/dpu-credentials/{name}/kubeconfig", "Get the kubeconfig of a credential of a DPU",
+        scope="lease", inside="DpuKubeconfig.kubeconfig", host="lease",
+    )  # fmt: skip
+    def read_dpu_credential(self, id: int, name: str) -> str:
+        """Return the kubeconfig of a credential, once, and only to the owner, not to operators. Records an event."""
+
+    @operation(
+        "DELETE", "leases/{id}/dpu-credentials/{name}", "Remove a credential of a DPU", scope="lease", host="lease"
+    )
+    def remove_dpu_credential(self, id: int, name: str) -> None:
+        """Begin to remove a credential, with its account. A missing credential is not an error."""

@@ -37,11 +37,12 @@ class Resources(Operations):
             "retire": ("Retire an idle resource", "Empty"),
             "power": ("Switch a resource on or off, or cycle its power", "Power"),
             "check": ("Check a resource now", "Empty"),
+            "update": ("Update a leased resource now, which disturbs its leases", "NeededReason"),
             "force_destroy": ("Record that a resource no longer exists", "NeededReason"),
         },
     )  # fmt: skip
     def change_resource(self, id: int, act: str, **given: Any) -> ResourceInfo:
-        """Drain, quarantine, retire, check or switch a resource, and return the resource."""
+        """Drain, quarantine, retire, check, update or switch a resource, and return the resource."""
 
     @operation("GET", "resources/{id}/acts", "List the acts on a resource")
     def acts(self, id: int) -> list[ActInfo]:

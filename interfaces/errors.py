@@ -193,6 +193,12 @@ class ServiceMissing(InterfaceError, NotFound):
     code = "service_missing"
 
 
+class CredentialMissing(InterfaceError, NotFound):
+    """The DPU has no credential of this name."""
+
+    code = "credential_missing"
+
+
 class ServiceChanged(InterfaceError, Conflict):
     """The service was changed or removed by another request meanwhile. Nothing was changed by this one."""
 

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     NO_WORKER = "no_worker"
     HELD = "held"
     BUDGET_ENDS = "budget_ends"
+    UPDATING = "updating"
     MACHINE_STOPPED = "machine_stopped"
     SUSPECTED = "suspected"
     NEEDS_OPERATOR = "needs_operator"

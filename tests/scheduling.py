@@ -18,6 +18,7 @@ COMMANDS = "tests/cli/"
 GROUPS = {
     "tests/accelerators/test_condition_engine.py": ACCOUNTS,
     "tests/accelerators/test_engine.py": ACCOUNTS,
+    "tests/bluefield/test_dpu_engine.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_console.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_engine.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_per_lease.py": ACCOUNTS,
@@ -45,6 +46,8 @@ SECONDS = {
     ACCOUNTS: 530,
     COMMANDS: 300,
     "tests/blueprints/baremetal/test_conformance.py": 30,
+    "tests/blueprints/baremetal/test_network_ramdisk.py": 500,
+    "tests/blueprints/baremetal/test_ramdisk_conformance.py": 500,
     "tests/blueprints/test_layered_over_ssh.py": 60,
     "tests/blueprints/test_storage.py": 80,
     "tests/blueprints/test_webroot.py": 60,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from blueprints.answers import Answer, Failed, Json, Scope, Wait
-from blueprints.bluefield.logins import counted
+from blueprints.bluefield.logins import FACTORY, counted
 from blueprints.bmc import tls
 from blueprints.bmc.errors import (
     TRANSIENT,
@@ -28,6 +28,7 @@ from blueprints.specs import ResourceView, Spec
 if TYPE_CHECKING:
     from blueprints.bluefield.session import CardSession
 
+Login = Mapping[str, str]
 PIN, REFUSED = "bmc_pin", "bmc_refused"
 """Facts: the certificate that an operator has confirmed, and the one that an operator has refused."""
 UNREACHABLE = frozenset(
@@ -52,6 +53,23 @@ def access_of(resource: ResourceView) -> Access:
     if pinned.get("bmc") == where(access) and not access.fingerprint:
         return access.model_copy(update={"fingerprint": pinned["sha256"]})
     return access
+
+
+def configured(resource: ResourceView) -> Login:
+    """Return the login of the card's blueprint, or else that of the factory."""
+    name = resource.blueprint.config.bmc_credential
+    return {**FACTORY, **resource.blueprint.credentials.get(name, {})}
+
+
+def own(resource: ResourceView) -> Login:
+    """Return the login of the card itself; empty if it has none."""
+    given = {name: value for name, value in resource.credential.items() if value}
+    return {"username": configured(resource)["username"], **given} if "password" in given else {}
+
+
+def login_of(resource: ResourceView) -> Login:
+    """Return the login of an enrolled card."""
+    return own(resource) or configured(resource)
 
 
 @contextmanager

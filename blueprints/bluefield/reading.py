@@ -87,15 +87,15 @@ def card(
 
 def setting(settings: Mapping[str, Any], name: str) -> Any:
     """Return a BIOS attribute, whether or not the firmware writes its name with blanks; None if it has no value."""
-    wanted = _plain(name)
-    found = next((value for key, value in settings.items() if _plain(key) == wanted), None)
+    wanted = plain(name)
+    found = next((value for key, value in settings.items() if plain(key) == wanted), None)
     return None if isinstance(found, str) and found.strip().lower() in _NO_VALUE else found
 
 
 def mode(settings: Mapping[str, Any], oem: Mapping[str, Any]) -> str:
     """Return whether the card is a DPU or a mere NIC: `dpu`, `nic`, or empty if the BMC does not say."""
     for value in (setting(settings, "NicMode"), oem.get("Mode")):
-        if isinstance(value, str) and (made := _MODES.get(_plain(value))):
+        if isinstance(value, str) and (made := _MODES.get(plain(value))):
             return made
     return ""
 
@@ -117,5 +117,6 @@ def _few(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(filter(None, map(text, values[:MOST])))
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """Return the name of a BIOS attribute in the form in which those of all firmware are equal."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

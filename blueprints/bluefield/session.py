@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from blueprints.bluefield import reading
-from blueprints.bmc import inspection
+from blueprints.bmc import inspection, redfish_readings
+from blueprints.bmc.errors import BmcLacks
 from blueprints.bmc.inspection import paths, text
-from blueprints.bmc.redfish_session import RedfishSession
-from blueprints.bmc.redfish_tree import UNREADABLE
+from blueprints.bmc.redfish_session import RedfishSession, started
+from blueprints.bmc.redfish_tree import UNREADABLE, member
+from blueprints.bmc.values import BmcTask
+
+_RUNNING = frozenset({"osisrunning", "osrunning"})
+_SYSTEM = "redfish/v1/UpdateService/FirmwareInventory/DPU_OS"
+"""The component through which a whole image is installed, as NVIDIA's documents write it."""
+_MOST_TASKS = 20
+"""New tasks that are read in order to find one."""
 
 
 class CardSession(RedfishSession):
@@ -42,6 +51,83 @@ class CardSession(RedfishSession):
         chassis = inspection.main_chassis(self._tree.chassis(system, []), system)
         serial = text(system.get("SerialNumber")) or text(chassis.get("SerialNumber"))
         return serial, inspection.health(system) or inspection.health(chassis)
+
+    # The installation of an image
+
+    def os_runs(self) -> bool | None:
+        """Return whether the operating system of the card runs; None if the BMC does not report it."""
+        progress = member(self._tree.system(), "BootProgress")
+        said = [text(progress.get(name)).lower() for name in ("OemLastState", "LastState")]
+        return any(one in _RUNNING for one in said) if any(said) else None
+
+    def versions(self) -> Mapping[str, str]:
+        """Return component -> version of the firmware inventory."""
+        found = {inspection.component(one)[0]: text(one.get("Version")) for one in self._tree.firmware([])}
+        return dict(sorted(found.items())[: reading.MOST])
+
+    def hide(self, secret: str) -> None:
+        """Keep a text, such as the path of an image, out of all messages of this session."""
+        self._client.line.secrets.add(secret)
+
+    def start_flash(self, address: str, protocol: str) -> BmcTask:
+        """Let the BMC fetch an image and install it. `address` is host, port and path, without a scheme.
+
+        Raises BmcAnswerLost if the installation may have begun.
+        """
+        service = next(self._tree.resources(paths(self._tree.root.get("UpdateService")), None), {})
+        target, protocols = self._allowed(service, "#UpdateService.SimpleUpdate", "TransferProtocol")
+        if not target or (protocols and protocol not in protocols):
+            offered = ", ".join(protocols) or "nothing"
+            raise BmcLacks(f"{self._here} does not fetch images by {protocol}. It offers: {offered}.")
+        body = {"TransferProtocol": protocol, "ImageURI": address, "Targets": [_SYSTEM]}
+        return started(self._client.start(target, body))
+
+    def task(self, id: str) -> BmcTask:
+        """Read a task by its path. Its message has no hidden texts."""
+        return self._told(super().task(id))
+
+    def _told(self, task: BmcTask) -> BmcTask:
+        return replace(task, message=self._client.line.redacted(task.message))
+
+    def find_flash(self, secret: str, before: Sequence[str]) -> BmcTask | None:
+        """Return the task that installs the image with `secret` in its path, if the BMC lists it.
+
+        Where tasks do not show their requests, it is the only new one that updates firmware. `before` are the tasks
+        that there were before the request.
+        """
+        new = list(self._flashes(secret, [one for one in self.tasks() if one not in before]))
+        found = [task for task, ours in new if ours] or [task for task, _ in new]
+        return found[0] if len(found) == 1 else None
+
+    def flashes(self, secret: str) -> bool:
+        """Return whether a task runs that installs the image with `secret` in its path, or may do so."""
+        return any(task.state == "running" for task, _ in self._flashes(secret, self.tasks()))
+
+    def _flashes(self, secret: str, tasks: Sequence[str]) -> Iterator[tuple[BmcTask, bool]]:
+        """Yield the newest tasks that may install an image, and whether they surely install this one."""
+        for path in tasks[-_MOST_TASKS:]:
+            try:
+                answer = self._client.status(path)
+            except UNREADABLE:
+                continue
+            task = self._told(redfish_readings.task(answer.body, path, answer.status))
+            if task.updates is not False:
+                yield task, secret in str(answer.body.get("Payload"))
+
+    def bmc_rshim(self) -> bool | None:
+        """Return whether the BMC has the rshim of the card, and not its host; None if it does not say."""
+        said = member(next(self._tree.resources([self._manager_oem()], []), {}), "BmcRShim").get("BmcRShimEnabled")
+        return said if isinstance(said, bool) else None
+
+    def set_bmc_rshim(self, enabled: bool) -> None:
+        """Let the BMC take the rshim of the card, or leave it. This takes a while."""
+        self._client.patch(self._manager_oem(), {"BmcRShim": {"BmcRShimEnabled": enabled}})
+
+    def _manager_oem(self) -> str:
+        system = self._tree.system()
+        managers = self._tree.managers(system, [])
+        path = next((paths(one)[0] for one in managers if paths(one)), "/redfish/v1/Managers/Bluefield_BMC")
+        return f"{path.rstrip('/')}/Oem/Nvidia"
 
     def _oem(self) -> Mapping[str, Any]:
         oem = f"{self._tree.path}/Oem/Nvidia"

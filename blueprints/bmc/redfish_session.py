@@ -315,7 +315,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upg
             body |= {"Username": user, "Password": password}
         if targets:
             body["Targets"] = self._components(targets)
-        return _started(self._client.start(target, body))
+        return started(self._client.start(target, body))
 
     def _components(self, names: Sequence[str]) -> list[str]:
         """Return the paths of components by their stable names. A path stands for itself."""
@@ -404,7 +404,7 @@ def _parted(uri: str) -> tuple[str, str, str]:
     return plain, unquote(parts.username or ""), unquote(parts.password or "")
 
 
-def _started(answer: Answer) -> BmcTask:
+def started(answer: Answer) -> BmcTask:
     """Return the task by the answer to an action. Its own resource outlives its monitor."""
     own = next(iter(paths(answer.body)), "") if "TaskState" in answer.body else ""
     path = own or answer.location

@@ -36,7 +36,7 @@ class Trust:
         try:
             return ssl.create_default_context(cadata=self.ca or None)
         except ssl.SSLError as error:
-            raise ValueError("There is no certificate as PEM text in it.") from error
+            raise ValueError("It holds no certificate as PEM text.") from error
 
     def refusal(self, certificate: Certificate, reason: str = "") -> BmcError:
         """Return the error for a presented certificate that is not trusted. `reason` is what is wrong with it."""

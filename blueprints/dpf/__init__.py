@@ -8,12 +8,9 @@ meaning of the phases of a DPU (`phases`), and the services of a lease (`service
 
 from blueprints.dpf.access import Site, delete_ours, dialect_of, kube_told, opened, owned, site_of
 from blueprints.dpf.config import NAMESPACE, Server
-from blueprints.dpf.requirements import DpuAttributes, DpuRequirements
 
 __all__ = [
     "NAMESPACE",
-    "DpuAttributes",
-    "DpuRequirements",
     "Server",
     "Site",
     "delete_ours",

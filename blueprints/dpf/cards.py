@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from blueprints.answers import Json
@@ -38,6 +38,8 @@ class Card:
     model: str = ""
     psid: str = ""
     opn: str = ""
+    bmc: Mapping[str, Any] = field(default_factory=dict)
+    """Address and port of its BMC; empty if DPF does not report them."""
     problem: str = ""
     """Why no DPU can be built on it now."""
     node_labels: Mapping[str, str] | None = None
@@ -60,6 +62,7 @@ class Card:
         return {
             "device": self.name, "node": self.node, "pci": self.pci, "serial": self.serial, "psid": self.psid,
             "opn": self.opn, "node_labels": dict(self.node_labels or {}), "card_labels": dict(self.card_labels or {}),
+            "bmc": dict(self.bmc),
         }  # fmt: skip
 
 
@@ -87,6 +90,7 @@ def _of_device(device: Object, node: Object | None) -> Card:
         name=device.name, node=name, pci=pci, serial=serial, model="" if model == "Unknown" else model,
         psid=str(said.get("psid") or ""), opn=str(said.get("opn") or ""), problem=_problem(device, name),
         node_labels={}, card_labels=labels,
+        bmc={"address": said["bmcIp"], "port": said.get("bmcPort")} if said.get("bmcIp") else {},
     )  # fmt: skip
 
 
@@ -136,3 +140,14 @@ def selected(card: Mapping[str, Any], among: Sequence[Card]) -> list[Card]:
         return list(among)
     wanted = {**(card.get("node_labels") or {}), **card["card_labels"]}
     return [one for one in among if wanted.items() <= {**(one.node_labels or {}), **(one.card_labels or {})}.items()]
+
+
+def dpus_on(card: Mapping[str, Any], dpus: Sequence[Object]) -> list[Object]:
+    """Return the DPUs on a card with these facts."""
+    found = []
+    for dpu in dpus:
+        pci = dpu.spec.get("pciAddress") or dpu.labels.get(f"{GROUP}dpu-pciAddress")
+        on_node = dpu.spec.get("nodeName") == card.get("node") and pci == card.get("pci")
+        if on_node or dpu.spec.get("dpuDeviceName") == card.get("device"):
+            found.append(dpu)
+    return found

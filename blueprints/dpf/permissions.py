@@ -16,17 +16,20 @@ _OURS = ("get", "list", "create", "delete")
 """The verbs for objects that Drydock creates. It reads them by name, and lists them by label to find orphans."""
 _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dpf": {
-        "DPUSet": _OURS, "DPUFlavor": _OURS, "DPU": ("get", "list", "patch", "delete"), "DPUCluster": ("get",),
+        "DPUSet": (*_OURS, "patch"), "DPUFlavor": _OURS, "BFB": ("get",), "DPU": ("get", "list", "patch", "delete"),
+        "DPUCluster": ("get",),
         "DPUDevice": _LIST, "DPUNode": ("get", "list", "patch"), "DPUNodeMaintenance": ("get", "patch"),
         "DPUService": ("get", "list", "create", "patch", "delete"),
+        "DPUServiceCredentialRequest": ("get", "list", "create", "patch", "delete"),
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
-    "dpf_cluster": {"DPUCluster": _LIST},
+    "dpf_cluster": {"DPUCluster": ("get", "list", "patch")},
     "dpf_image": {"BFB": _OURS},
 }  # fmt: skip
 """Kind -> type of object -> verbs. Types that a server does not have are left out."""
 _READ_CARDS = ("dpf", "dpf_card")
 _READ_KUBECONFIGS = ("dpf",)
+_SHOW_CREDENTIALS = ("dpf",)
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Permissions:
 
     namespaced: tuple[Rule, ...]
     cluster: tuple[Rule, ...] = ()
+    secrets: tuple[Rule, ...] = ()
+    """Rules in the namespace that is set aside for secrets."""
 
 
 def kinds() -> tuple[str, ...]:
@@ -52,16 +57,22 @@ def permissions(kind: str, dialect: Dialect, secrets: Sequence[str] = ()) -> Per
     if kind in _READ_KUBECONFIGS:
         found.append(Rule(type=SECRET, verbs=("get",), names=tuple(secrets)))
     of_nodes = kind in _READ_CARDS and not uses_devices(dialect)
-    return Permissions(tuple(found), (Rule(type=NODE, verbs=_LIST),) if of_nodes else ())
+    nodes = (Rule(type=NODE, verbs=_LIST),) if of_nodes else ()
+    shown = (Rule(type=SECRET, verbs=("get", "delete")),) if kind in _SHOW_CREDENTIALS else ()
+    return Permissions(tuple(found), nodes, shown)
 
 
 def manifests(
-    needed: Permissions, namespace: str, *, name: str, account: str, account_namespace: str = ""
+    needed: Permissions, namespace: str, *, name: str, account: str, account_namespace: str = "",
+    secrets: str = "",
 ) -> list[Json]:  # fmt: skip
     """Return the roles for permissions, and their bindings to a service account, by default in the same namespace.
+
+    `secrets` is the namespace that is set aside for secrets; without it, there is no role for it.
 
     Raises ValueError for a bad name.
     """
     given = {"name": name, "account": account, "account_namespace": account_namespace or namespace}
     found = role(needed.namespaced, namespace, **given)
+    found += role(needed.secrets, secrets, **given) if needed.secrets and secrets else []
     return found + (role(needed.cluster, "", **given) if needed.cluster else [])

@@ -6,12 +6,13 @@ unknown phase is shown by its name and breaks nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from blueprints.dpf.cards import GROUP
-from blueprints.kube import Object
+from blueprints.kube import Condition, Object
 
 HOLD = f"{GROUP}wait-for-external-nodeeffect"
 """Annotation on a DPU or DPUNodeMaintenance: DPF waits until it is `false`."""
@@ -27,6 +28,51 @@ PERCENT: Mapping[str, int] = {
 LIMITS: Mapping[str, float] = {"OS Installing": 3600.0, "Rebooting": 7200.0}
 """Seconds after which a phase has failed. The secret with which a DPU joins its cluster expires after two hours."""
 LIMIT = 1800.0
+
+
+_OF_IMAGE = ("BFBReady", "BFBPrepared", "BlueFieldSoftwareReady", "DPUFlavorExists", "DPUFlavorRendered")
+"""Conditions that are about the image or the flavor, whatever the card is."""
+_IMAGE_REASONS = re.compile(r"\A(GetBFB|BFB(NotReady|NotFound|Error)|DPUFlavor|BlueFieldSoftware)")
+_WRONG_IMAGE = re.compile(r"Invalid FW Package", re.IGNORECASE)
+"""What the firmware says about an image for another generation of cards
+(https://github.com/dsx-ai-factory/infra-controller/issues/980)."""
+_EARLY = ("", "Initializing", "Pending", "Node Effect", "Rebooting", "Deleting")
+"""Phases in which DPF waits for something other than the card."""
+_EARLY_CONDITIONS = ("Initialized", "Pending", "NodeEffectReady")
+
+
+class Blame(StrEnum):
+    """What a failed installation is blamed on."""
+
+    IMAGE = "image"
+    """The image or the flavor: it fails on every card."""
+    CARD = "card"
+    OTHER = "other"
+    """DPF did not get as far as the card."""
+
+
+def blame(dpu: Object, phase: str, names: Sequence[str]) -> Blame:
+    """Return what the failure of a DPU in a phase is blamed on. `names` are those of its image and flavor objects."""
+    wrong = [one for one in dpu.conditions if one.status == "False" and (one.reason or one.message)]
+    if any(_is_about_image(one, names) for one in wrong):
+        return Blame.IMAGE
+    if phase == "Error":
+        return Blame.OTHER if any(map(_is_early, wrong)) else Blame.CARD
+    return Blame.OTHER if phase in _EARLY else Blame.CARD
+
+
+def _is_early(said: Condition) -> bool:
+    # DPF says under BFBReady, too, that no cluster has room.
+    return said.type in _EARLY_CONDITIONS or (said.type == "BFBReady" and "Cluster" in said.reason)
+
+
+def _is_about_image(said: Condition, names: Sequence[str]) -> bool:
+    if _is_early(said) and "Cluster" in said.reason:
+        return False
+    if said.type in _OF_IMAGE or _IMAGE_REASONS.match(said.reason) or _WRONG_IMAGE.search(said.message):
+        return True
+    named = (rf"(?:BFB|DPUFlavor) ['\"]?{re.escape(name)}(?![\w-])" for name in names)
+    return any(re.search(one, said.message) for one in named)
 
 
 class Task(StrEnum):

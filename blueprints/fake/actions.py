@@ -59,9 +59,9 @@ def find_created(spec: Spec, memo: Json) -> Answer:
 
 
 def flash(spec: Spec, memo: Json) -> Answer:
-    """Carry out a step that must not be interrupted."""
+    """Carry out a step that must not be interrupted. An update that disturbs no lease has nothing to flash."""
     polls = spec.config.flash_polls
-    if not polls:
+    if not polls or not spec.disruptive:
         return Ready()
     return _progress(
         spec, memo, _provider(spec).progress("flash", spec.resource.key, polls=polls, state="starting"), polls
@@ -111,8 +111,9 @@ def switch_on(spec: Spec, memo: Json) -> Answer:
 
 @reached
 def restart(spec: Spec, memo: Json) -> Answer:
-    """Restart the instance with the blueprint's current config."""
-    found = _provider(spec).update(spec.resource.key, spec.resource.blueprint.generation)
+    """Bring the instance to the blueprint's config. If it was flashed, it starts without what leases had on it."""
+    view = spec.resource
+    found = _provider(spec).update(view.key, view.blueprint.generation, flashed=spec.disruptive)
     return replace(_applied(spec), facts=_facts(found)) if found else _lost(found)
 
 

@@ -25,7 +25,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """An account, a key, a file or a service that a lease has on an instance."""
+    """An account, a key, a file, a service or a credential that a lease has on an instance."""
 
     key: str
     lease: str
@@ -60,11 +60,12 @@ class Cloud(Provider):
         return len(self.calls(name, key))
 
     def left(self, lease: str | None = None) -> list[Leaving]:
-        """Return the accounts, keys, files and services that all leases, or only this lease, have on instances."""
+        """Return accounts, keys, files, services and credentials of all leases, or of this one, on instances."""
         with self._store.transaction() as db:
             rows = db.execute(
                 "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?1, lease) UNION ALL "
-                "SELECT key, lease, 'service ' || name FROM services WHERE lease = coalesce(?1, lease) "
+                "SELECT key, lease, 'service ' || name FROM services WHERE lease = coalesce(?1, lease) UNION ALL "
+                "SELECT key, lease, 'credential ' || name FROM dpu_credentials WHERE lease = coalesce(?1, lease) "
                 "ORDER BY 1, 2, 3",
                 (lease,),
             )

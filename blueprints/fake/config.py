@@ -100,6 +100,12 @@ class Config(Fields):
     faults: tuple[Fault, ...] = ()
 
 
+FLASHED = (
+    "attributes", "capacity", "carrier", "disks", "identities", "lacks", "offers", "parts", "provider", "secrets",
+)  # fmt: skip
+"""Fields for which an instance is flashed and restarted if they change. Nothing of leases is left on it then."""
+
+
 class Registration(Fields):
     """Registration of a fake resource by hand."""
 

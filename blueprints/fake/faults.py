@@ -84,6 +84,7 @@ class Fail(_Fault):
     key: str = ""
     blames_request: bool = False
     remember: float | None = None
+    quarantines_carrier: bool = False
 
 
 class Refuse(_Fault):
@@ -131,6 +132,13 @@ class PartsRemoved(_Fault):
     does: Literal["parts_removed"] = "parts_removed"
     gone: tuple[str, ...] = Field(description="Identities of the parts.")
     health: HealthState | None = None
+
+
+class CarrierSick(_Fault):
+    """The step is done, and reports the carrier of the resource as degraded, or as well again."""
+
+    does: Literal["carrier_sick"] = "carrier_sick"
+    state: Literal["ok", "degraded"] = "degraded"
 
 
 class EndsPhase(_Fault):
@@ -236,6 +244,7 @@ Fault: TypeAlias = Annotated[
     | Die
     | PartDies
     | PartsRemoved
+    | CarrierSick
     | EndsPhase
     | DiskFails
     | HoldFault
@@ -286,8 +295,8 @@ def _slow(fault: Slow, act: Act, spec: Spec, memo: Json) -> Answer:
 def _fail(fault: Fail, act: Act, spec: Spec, memo: Json) -> Answer:
     if not _strikes(fault, spec):
         return act(spec, memo)
-    said = {name: getattr(fault, name) for name in ("scope", "message", "code", "key", "blames_request", "remember")}
-    return Failed(**said)
+    names = ("scope", "message", "code", "key", "blames_request", "remember", "quarantines_carrier")
+    return Failed(**{name: getattr(fault, name) for name in names})
 
 
 def _refuse(fault: Refuse, act: Act, spec: Spec, memo: Json) -> Answer:
@@ -334,6 +343,14 @@ def _parts_removed(fault: PartsRemoved, act: Act, spec: Spec, memo: Json) -> Ans
         return act(spec, memo)
     health = None if fault.health is None else Health(state=fault.health, reason="The fault plan removed its parts.")
     return Ready(rediscover=True, gone=fault.gone, health=health)
+
+
+def _carrier_sick(fault: CarrierSick, act: Act, spec: Spec, memo: Json) -> Answer:
+    answer = act(spec, memo)
+    if not isinstance(answer, Ready) or not _strikes(fault, spec):
+        return answer
+    reason = "The fault plan has left something on it." if fault.state == "degraded" else ""
+    return replace(answer, carrier_health=Health(state=fault.state, reason=reason))
 
 
 def _ends_phase(fault: EndsPhase, act: Act, spec: Spec, memo: Json) -> Answer:
@@ -402,6 +419,7 @@ _STRIKES: dict[str, Callable[[Any, Act, Spec, Json], Answer]] = {
     "die": _die,
     "part_dies": _part_dies,
     "parts_removed": _parts_removed,
+    "carrier_sick": _carrier_sick,
     "ends_phase": _ends_phase,
     "disk_fails": _disk_fails,
     "hold": _hold,

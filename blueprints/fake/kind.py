@@ -51,6 +51,7 @@ class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists
     OwnCredential = config.OwnCredential
     matches = config.MATCHES
     unreachable: ClassVar[frozenset[str]] = frozenset({actions.UNREACHABLE})
+    forcible: ClassVar[bool] = True
 
     def drafts(self, config: config.Config, asked: Asked | None) -> Sequence[Draft]:
         """Return one draft for every offer that fits, in the config's order."""
@@ -97,11 +98,18 @@ class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists
         return (step("check", "look", actions.check_health),)
 
     def update(self) -> Plan:
-        """Return the plan that flashes and restarts the instance."""
+        """Return the plan that flashes and restarts the instance, or only changes its traits."""
         return (
             step("update", "flash", actions.flash, interruptible=False),
             step("update", "restart", actions.restart),
         )
+
+    def disruption(self, before: config.Config | None, after: config.Config) -> str:
+        """Return which fields change for which the instance must be flashed and restarted."""
+        if before is None:
+            return "It is not known what changes, so the instance is flashed and restarted."
+        changed = sorted(name for name in config.FLASHED if getattr(before, name) != getattr(after, name))
+        return f"The instance is flashed and restarted for another {', '.join(changed)}." if changed else ""
 
     def destroy(self) -> Plan:
         """Return the plan that deletes the instance and waits until it no longer exists."""

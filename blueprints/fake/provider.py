@@ -112,9 +112,16 @@ class Provider:
         with self._store.transaction() as db:
             return bool(db.execute("SELECT 1 FROM sold_out WHERE type = ?", (type_name,)).fetchone())
 
-    def update(self, key: str, generation: int) -> Instance | None:
-        """Bring the instance to a generation of its blueprint."""
+    def update(self, key: str, generation: int, *, flashed: bool) -> Instance | None:
+        """Bring the instance to a generation of its blueprint.
+
+        If it was flashed, it runs again afterwards, and nothing of leases is left on it.
+        """
         with self._call("update", key) as db:
+            if flashed:
+                for table in ("left_by", "services"):
+                    db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))  # noqa: S608
+                db.execute("UPDATE instances SET state = 'running' WHERE key = ? AND state = 'starting'", (key,))
             db.execute("UPDATE instances SET generation = ? WHERE key = ?", (generation, key))
             return _instance(db, key)
 
@@ -146,7 +153,10 @@ class Provider:
             return found.fetchone() is not None
 
     def wipe(self, key: str, lease: str, what: str | None = None) -> None:
-        """Remove everything that the lease has on the instance, or only `what`. Its services end with its access."""
+        """Remove everything that the lease has on the instance, or only `what`.
+
+        Its services and credentials end with its access.
+        """
         with self._call(f"wipe_{what or 'all'}", key) as db:
             db.execute(
                 "DELETE FROM left_by WHERE key = ? AND lease = ? AND what = coalesce(?, what)",
@@ -154,6 +164,7 @@ class Provider:
             )
             if what in (None, "access"):
                 db.execute("DELETE FROM services WHERE lease = ?", (lease,))
+                db.execute("DELETE FROM dpu_credentials WHERE lease = ?", (lease,))
 
     def fires(self, fault: str, key: str, *, skip: int, times: int | None) -> bool:
         """Count a call that matches a fault. Return whether the fault strikes: after `skip` calls, `times` times."""
@@ -229,7 +240,7 @@ def _insert(db: sqlite3.Connection, key: str, state: str, tags: Mapping[str, str
 
 def _bury(db: sqlite3.Connection, key: str, polls: int) -> None:
     db.execute("DELETE FROM instances WHERE key = ? AND state = 'deleting' AND polls >= ?", (key, polls))
-    for table in ("left_by", "services", "settings"):
+    for table in ("left_by", "services", "dpu_credentials", "settings"):
         db.execute(f"DELETE FROM {table} WHERE key = ? AND key NOT IN (SELECT key FROM instances)", (key,))  # noqa: S608
 
 

@@ -9,26 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from blueprints.dpuservices import allowed
-from blueprints.fake.provider import Provider
+from blueprints.fake.dpucredentials import FakeCredentials
+from blueprints.fake.running import Running
 from blueprints.specs import LeaseView
 from interfaces.contract import Interface
 from interfaces.deadline import Deadline
 from interfaces.dpu_services import Condition, Deployed, DpuServices, Pod, Service, ServiceBackend
-from interfaces.errors import ServiceChanged, Unreachable
-
-
-class _Running(Provider):
-    """The provider, where a call needs an instance that answers."""
-
-    @contextmanager
-    def reached(self, call: str, key: str) -> Iterator[sqlite3.Connection]:
-        """Count a call to an instance, as one transaction. Raises Unreachable if the instance does not answer."""
-        with self._call(call, key) as db:
-            there = db.execute("SELECT 1 FROM instances WHERE key = ? AND state = 'running'", (key,)).fetchone()
-            cut_off = db.execute("SELECT 1 FROM settings WHERE key = ? AND name = 'cut_off'", (key,)).fetchone()
-            if there is None or cut_off is not None:
-                raise Unreachable("The instance does not answer.")
-            yield db
+from interfaces.errors import ServiceChanged
 
 
 class FakeServices(ServiceBackend):
@@ -38,7 +25,7 @@ class FakeServices(ServiceBackend):
     """
 
     def __init__(self, provider: str, key: str, lease: str) -> None:
-        self._provider, self._key, self._lease = _Running(provider), key, lease
+        self._provider, self._key, self._lease = Running(provider), key, lease
 
     def list(self, deadline: Deadline) -> Sequence[Deployed]:
         """Return the services of the lease, sorted by name."""
@@ -109,4 +96,5 @@ def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface
     """Open the services of a lease, with the charts that the config of its blueprint allows."""
     config = lease.resource.blueprint.config
     backend = FakeServices(config.provider, lease.resource.key, lease.key)
-    return DpuServices.beside(backend, still_mine=still_mine, allowed=allowed(config.charts))
+    credentials = FakeCredentials(config.provider, lease.resource.key, lease.key)
+    return DpuServices.beside(backend, still_mine=still_mine, allowed=allowed(config.charts), credentials=credentials)

@@ -40,7 +40,19 @@ from blueprints.kube.errors import (
     VersionExpired,
 )
 from blueprints.kube.fieldsets import other_managers
-from blueprints.kube.objects import CONFIG_MAP, NODE, POD, SECRET, Condition, Json, Object, ObjectType, at, conditions
+from blueprints.kube.objects import (
+    CONFIG_MAP,
+    NODE,
+    POD,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Condition,
+    Json,
+    Object,
+    ObjectType,
+    at,
+    conditions,
+)
 from blueprints.kube.ownership import ensure, has_labels, label_value, labelled, object_name, proof_labels, selector
 from blueprints.kube.roles import FOLLOW, MANAGE, READ, Rule, role
 from blueprints.kube.schemas import Findings
@@ -56,6 +68,7 @@ __all__ = [
     "POD",
     "READ",
     "SECRET",
+    "SERVICE_ACCOUNT",
     "AnswerInvalid",
     "ApiUnavailable",
     "Bookmark",

@@ -190,6 +190,21 @@ class Cluster:
             raise ObjectAbsent(f"{type_.kind} {current.name} was deleted meanwhile.")
         return stored
 
+    def restore(self, type_: ObjectType, manifest: Json, *, current: Object) -> Object:
+        """Write our fields of an object again, as in the manifest, also those that others have changed since.
+
+        For an operator who has asked for that. Only what was seen in `current` is overwritten: raises ObjectChanged if
+        the object was changed or deleted meanwhile.
+        """
+        if current.deleting:
+            raise ObjectChanged(f"{type_.kind} {current.name} is being deleted.")
+        named = {"uid": current.uid, "resourceVersion": current.resource_version}
+        sent = {**manifest, "metadata": {**manifest["metadata"], **named}}
+        request = self._request("patch", type_, current.name, current.namespace)
+        path, media = type_.path(current.namespace, current.name), "application/apply-patch+yaml"
+        self._write(request, "PATCH", path, sent, dry=True, media=media, force=True)
+        return self._write(request, "PATCH", path, sent, media=media, force=True)
+
     def annotate(
         self,
         type_: ObjectType,
@@ -322,8 +337,10 @@ class Cluster:
         *,
         dry: bool = False,
         media: str = "application/json",
+        force: bool = False,
     ) -> Object:
         query = [("fieldManager", MANAGER), ("fieldValidation", "Strict")] + ([("dryRun", "All")] if dry else [])
+        query += [("force", "true")] if force else []
         stored = self._changed(request, method, path, query, manifest, media)
         if lost := dropped(manifest, stored):
             raise FieldsDropped(f"{manifest.get('kind')} {request.name}", lost)

@@ -54,6 +54,7 @@ class ObjectType:
 
 NODE = ObjectType(group="", version="v1", kind="Node", plural="nodes", namespaced=False)
 SECRET = ObjectType(group="", version="v1", kind="Secret", plural="secrets")
+SERVICE_ACCOUNT = ObjectType(group="", version="v1", kind="ServiceAccount", plural="serviceaccounts")
 POD = ObjectType(group="", version="v1", kind="Pod", plural="pods")
 CONFIG_MAP = ObjectType(group="", version="v1", kind="ConfigMap", plural="configmaps")
 

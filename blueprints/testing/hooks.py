@@ -170,6 +170,13 @@ class Hooks:
         """Keep the resource from answering within the block. Required for kinds with `unreachable` codes."""
         raise NotImplementedError
 
+    def changed_config(self) -> Json | None:
+        """Return a config that differs from `config()` in fields that change while leases hold the resource.
+
+        Return None if every change of the config disturbs leases.
+        """
+        return None
+
     def access_of(self, lease: LeaseView) -> Sequence[str]:
         """Return the accounts, keys, processes and services of the lease. Required for Activates."""
         raise NotImplementedError

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from blueprints.answers import Ready
-from blueprints.contract import Checks, Powers, Updates
-from blueprints.specs import ResourceView
-from blueprints.testing.phases import Phases, needs
+from blueprints.contract import Activates, Checks, Powers, Updates
+from blueprints.specs import LeaseView, ResourceView
+from blueprints.testing.phases import Phases, expect_ready, needs
 
 
 class Watching(Phases):
@@ -74,6 +75,75 @@ class Watching(Phases):
         self.ready("update", updated)
         assert self.names(resource) == before
         self.destroyed(updated)
+
+    @needs(Updates)
+    def test_whether_a_change_disturbs_leases_is_a_sentence_and_always_the_same(self) -> None:
+        assert isinstance(self.kind, Updates)
+        config = self.blueprint().config
+        for before in (None, config):
+            said = self.kind.disruption(before, config)
+            assert said == self.kind.disruption(before, config)
+            assert said == "" or (said[:1].isupper() and said.endswith(".")), f"{said!r} is not a sentence"
+
+    @needs(Updates)
+    def test_a_change_that_disturbs_no_lease_leaves_a_lease_as_it_is(self) -> None:
+        if self.changed_config() is None:
+            return
+        assert isinstance(self.kind, Updates)
+        assert self.kind.disruption(self.blueprint().config, self._changed(self.built()).blueprint.config) == ""
+        resource = self.built()
+        lease = self.activated(self.lease(resource))
+        before, access = self.names(resource), self._access(lease)
+        updated = self.ready("update", self._changed(lease.resource), disruptive=False).spec.resource
+        self.ready("update", updated, disruptive=False)
+        assert (self.names(resource), self._access(lease)) == (before, access)
+        for name in self.kind.interfaces():
+            self.use(lease.interface(name))
+        self.destroyed(updated)
+
+    @needs(Updates)
+    def test_a_process_that_dies_at_any_call_of_an_update_is_followed_by_one_that_finishes(self) -> None:
+        for newer, disruptive in self._updates():
+            resource = self.built()
+            clean = self.ready("update", newer(resource), disruptive=disruptive)
+            expected = self.names(resource)
+            self.destroyed(clean.spec.resource)
+            for does in ("crash", "lose"):
+                for mishap in self.mishaps(does, clean):
+                    resource = self.built()
+                    after = self.run("update", newer(resource), mishap=mishap, disruptive=disruptive)
+                    after = expect_ready(self.resume(after) if does == "crash" else after)
+                    assert self.names(resource) == expected, f"after {mishap}"
+                    self.destroyed(after.spec.resource)
+
+    @needs(Updates)
+    def test_a_lease_can_be_set_up_again_after_an_update_that_was_forced(self) -> None:
+        if not (isinstance(self.kind, Updates) and self.kind.forcible and isinstance(self.kind, Activates)):
+            return
+        resource = self.built()
+        lease = self.activated(self.lease(resource))
+        access = self._access(lease)
+        updated = self.ready("update", self._newer(lease.resource), disruptive=True).spec.resource
+        lease = self.activated(replace(lease, resource=updated))
+        assert self._access(lease) == access
+        for name in self.kind.interfaces():
+            self.use(lease.interface(name))
+        self.ready("deactivate", updated, lease)
+        assert self._access(lease) == []
+        self.destroyed(updated)
+
+    def _updates(self) -> Iterator[tuple[Callable[[ResourceView], ResourceView], bool]]:
+        """Yield how a resource becomes outdated, and whether its update may disturb leases."""
+        yield self._newer, True
+        if self.changed_config() is not None:
+            yield self._changed, False
+
+    def _access(self, lease: LeaseView) -> list[str]:
+        return list(self.access_of(lease)) if isinstance(self.kind, Activates) else []
+
+    def _changed(self, resource: ResourceView) -> ResourceView:
+        config = self.kind.Config.model_validate(self.changed_config())
+        return replace(resource, blueprint=replace(self.blueprint(generation=2), config=config))
 
     def _power(self, resource: ResourceView, wanted: str, seen: str) -> None:
         self.ready("power", resource, power=wanted)

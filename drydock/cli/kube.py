@@ -106,8 +106,8 @@ def print_role(
 ) -> None:
     """Print the least role that a blueprint needs on the API server, and its binding, as YAML.
 
-    The role is for one namespace. Where DPF describes cards by labels of Nodes, as in 24.10, a cluster role that may
-    list Nodes is printed too.
+    The role is for one namespace. If the blueprint has credentials, there is another role for their namespace. Where
+    DPF describes cards by labels of Nodes, as in 24.10, a cluster role that may list Nodes is printed too.
 
     [dim]drydock kube role dpus | kubectl apply -f -[/dim]
     """
@@ -130,6 +130,7 @@ def print_role(
             name=f"{account}-{info.kind.replace('_', '-')}",
             account=account,
             account_namespace=account_namespace,
+            secrets=str((info.config.get("credentials") or {}).get("namespace") or ""),
         )
     except ValueError as error:
         raise InvalidRequest(f"No role can be printed: {error}.") from error

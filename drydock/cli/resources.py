@@ -33,6 +33,7 @@ def add_resources(app: typer.Typer) -> None:
         ("scan", scan), ("register", register), ("change", change), ("remove", remove), ("acts", acts), ("act", act),
         ("cancel", cancel), ("credential", credential),
         ("no-reboots", no_reboots), ("allow-reboots", allow_reboots),
+        ("update", update),
     ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="resources", rich_help_panel="Operators")
@@ -61,8 +62,9 @@ def list_(
 
 
 def _says(info: ResourceInfo) -> str:
-    """Return the message of a resource, followed by its problems."""
-    return " ".join((*info.problems, info.message)).strip() or info.note
+    """Return the problems of a resource, its update and its message."""
+    update = "" if info.update is None else info.update.sentence
+    return " ".join(filter(None, (*info.problems, update, info.message))) or info.note
 
 
 def _used(info: ResourceInfo) -> str:
@@ -117,7 +119,7 @@ def _facts(info: ResourceInfo) -> None:
             ("flags", _flags(info)), ("note", info.note),
             ("own credential", list(info.credential_fields)),
             ("health", f"{info.health}: {info.health_reason}".removesuffix(": ")),
-            ("problems", list(info.problems)),
+            ("problems", list(info.problems)), ("update", "" if info.update is None else info.update.sentence),
             ("now", step.strip()), ("cleaning", _cleaning(info.cleaning)), ("observed", info.observed),
             ("last failure", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
             ("used", {name: f"{u.used}/{u.total}" for name, u in info.capacity.items() if u.total}),
@@ -191,6 +193,12 @@ def no_reboots(resource: Id, reason: Annotated[str, typer.Argument(help="Why.")]
 def allow_reboots(resource: Id, *, as_json: o.AsJson = False) -> None:
     """Let maintenance reboot a resource again."""
     _act(resource, "allow_reboots", as_json)
+
+
+@guarded
+def update(resource: Id, reason: Annotated[str, typer.Argument(help="Why.")], *, as_json: o.AsJson = False) -> None:
+    """Update a leased resource now, although this disturbs its leases. Their owners are told the reason."""
+    _act(resource, "update", as_json, reason=reason)
 
 
 @guarded

@@ -58,6 +58,7 @@ EVENTS: Mapping[str, str] = {
     "lease.held": "A lease is held: its resource is kept unchanged for debugging.",
     "lease.unheld": "The hold of a lease ended.",
     "lease.httpd": "The web server of a lease was changed; the message says how.",
+    "lease.dpu_credential": "A credential of a leased DPU was requested, shown to the owner or removed.",
     "lease.dpu_service": "A service on a leased DPU was applied or removed. Its Helm values are not recorded.",
     "lease.job": "A job was requested or cancelled.",
     "lease.transferred": "A lease was transferred; the message names the former and the new owner.",
@@ -66,7 +67,8 @@ EVENTS: Mapping[str, str] = {
     "lease.transfer_failed": "After a transfer, the keys of a lease could not be replaced, so the lease ends.",
     "lease.workload": "The workload of a lease started or ended; the message and the details say how.",
     "lease.key_shown": "The generated private key of a lease was shown to its owner.",
-    "lease.maintenance": "Maintenance of a resource waits until a lease on the resource ends.",
+    "lease.maintenance": "Maintenance of a resource waits until a lease on the resource ends, or interrupts the lease; "
+    "the message says which.",
     "lease.shortened": "A lease ends earlier than requested; the message names the limit.",
     "lease.noted": "The note of a lease was changed or removed. The text is not recorded.",
     "lease.retry": "A user retried a lease.",
@@ -142,6 +144,7 @@ EVENTS: Mapping[str, str] = {
     "resource.unquarantined": "A quarantined resource was put back into service.",
     "resource.outdated": "A resource was found to differ from its blueprint; it is updated before its next lease.",
     "resource.updated": "A resource was updated to the current config of its blueprint.",
+    "resource.update_forced": "An operator forced the update of a leased resource; the message gives the reason.",
     "resource.update_failed": "The update of a resource failed.",
     "step.done": "A step of a plan was completed.",
     "step.failed": "A step failed; `details` has its name (`step`) and the provider's `code`.",
@@ -191,6 +194,7 @@ _WAITS = (
     Reason.NEEDS_OPERATOR,
     Reason.BUDGET_ENDS,
     Reason.MACHINE_STOPPED,
+    Reason.UPDATING,
     Reason.SUSPECTED,
     Reason.READY,
 )

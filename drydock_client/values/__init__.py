@@ -37,12 +37,14 @@ from drydock_client.values.resources import (
     ResourceInfo,
     SensorReadingInfo,
     SensorReportInfo,
+    UpdateInfo,
     Usage,
 )
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import (
     DpuChart,
+    DpuCredentialInfo,
     DpuPort,
     DpuServiceInfo,
     Ended,
@@ -74,6 +76,7 @@ __all__ = [
     "DeclaredActInfo",
     "DeviceInfo",
     "DpuChart",
+    "DpuCredentialInfo",
     "DpuPort",
     "DpuServiceInfo",
     "Ended",
@@ -114,6 +117,7 @@ __all__ = [
     "ServerInfo",
     "Sibling",
     "TokenInfo",
+    "UpdateInfo",
     "Usage",
     "UsageInfo",
     "UsageReport",

@@ -57,6 +57,22 @@ class CleaningInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UpdateInfo:
+    """The update that an outdated resource needs, because the config of its blueprint was changed."""
+
+    state: str
+    """`waiting` for leases to end, `due`, or `running`, also while its first step waits until it may begin."""
+    sentence: str
+    """What is done or waits, for which leases and until when."""
+    disruption: str = ""
+    """How the update disturbs leases; empty if it disturbs none."""
+    leases: tuple[int, ...] = ()
+    """The leases that would be disturbed, for which the update waits."""
+    until: dt.datetime | None = None
+    """The end of the last of these leases; None if one of them has no end, or if the update waits for none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeclaredActInfo:
     """An act: an action on a resource that the resource's kind declares."""
 
@@ -133,6 +149,8 @@ class ResourceInfo:
     """The last failed action on the resource."""
     cleaning: CleaningInfo | None = None
     """The cleaning that the resource still needs; None if it needs none."""
+    update: UpdateInfo | None = None
+    """The update that the resource needs; None if it is up to date, or is replaced instead."""
     locality: tuple[str, ...] = ()
     """The position of the resource within its topmost parent, as names from the widest place to the narrowest."""
     health: str = "ok"

@@ -100,6 +100,19 @@ class DpuPort:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DpuCredentialInfo:
+    """A credential for the cluster of a leased DPU: `pending`, `ready`, `shown`, `expired` or `removing`.
+
+    `messages` say why it is still pending.
+    """
+
+    name: str
+    state: str
+    expires_at: dt.datetime
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class DpuServiceInfo:
     """A service on a leased DPU: `pending`, `ready`, `failed` or `removing`.
 

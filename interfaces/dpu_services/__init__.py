@@ -1,11 +1,18 @@
 """The services on a leased DPU: Helm charts that run in pods on its card.
 
 The package contains the definition of a service and its checks (`service`, `helm`), what is seen of it (`status`), the
-contract with the order of checks and writes (`contract`) and a fake for tests. What carries out the writes is a
-`ServiceBackend` of the kind.
+contract with the order of checks and writes (`contract`), credentials of the DPU cluster (`credentials`), and a fake
+for tests. What carries out the writes is a `ServiceBackend` and a `CredentialBackend` of the kind.
 """
 
 from interfaces.dpu_services.contract import DpuServices, ServiceBackend
+from interfaces.dpu_services.credentials import (
+    CredentialBackend,
+    Credentials,
+    CredentialState,
+    CredentialStatus,
+    FoundCredential,
+)
 from interfaces.dpu_services.service import AllowedChart, Chart, Port, Service
 from interfaces.dpu_services.status import Condition, Deployed, Pod, ServiceState, ServiceStatus
 
@@ -13,8 +20,13 @@ __all__ = [
     "AllowedChart",
     "Chart",
     "Condition",
+    "CredentialBackend",
+    "CredentialState",
+    "CredentialStatus",
+    "Credentials",
     "Deployed",
     "DpuServices",
+    "FoundCredential",
     "Pod",
     "Port",
     "Service",

@@ -10,6 +10,7 @@ from typing import ClassVar, Self, TypeVar
 from drydock.core.errors import Conflict
 from interfaces.contract import Interface, StillMine
 from interfaces.deadline import Deadline
+from interfaces.dpu_services.credentials import LONGEST, CredentialBackend, Credentials
 from interfaces.dpu_services.service import AllowedChart, Service, check_allowed, check_name
 from interfaces.dpu_services.status import Deployed, ServiceStatus, status_of
 from interfaces.errors import ServiceChanged, ServiceMissing
@@ -71,16 +72,28 @@ class DpuServices(Interface):
 
     def __init__(
         self, transport: Transport | None, *, still_mine: StillMine, backend: ServiceBackend,
-        allowed: Sequence[AllowedChart] = (),
+        allowed: Sequence[AllowedChart] = (), credentials: CredentialBackend | None = None, longest: int = LONGEST,
     ) -> None:  # fmt: skip
-        """Prepare the interface. `allowed` are the charts that the config of the blueprint allows: by default none."""
+        """Prepare the interface. `allowed` are the charts that the config of the blueprint allows: by default none.
+
+        Without the backend `credentials`, the lease cannot have any. They are valid for at most `longest` seconds.
+        """
         super().__init__(transport or NoAccount("A DPU service"), still_mine=still_mine)
         self._backend, self._allowed = backend, tuple(allowed)
+        self.credentials = Credentials(
+            credentials, still_mine=still_mine, longest=longest,
+            watch=lambda what, timeout: self._watch(what, timeout).deadline,
+        )  # fmt: skip
 
     @classmethod
-    def beside(cls, backend: ServiceBackend, *, still_mine: StillMine, allowed: Sequence[AllowedChart]) -> Self:
+    def beside(
+        cls, backend: ServiceBackend, *, still_mine: StillMine, allowed: Sequence[AllowedChart],
+        credentials: CredentialBackend | None = None, longest: int = LONGEST,
+    ) -> Self:  # fmt: skip
         """Return the interface for a backend that is reached beside the lease's account."""
-        return cls(None, still_mine=still_mine, backend=backend, allowed=allowed)
+        return cls(
+            None, still_mine=still_mine, backend=backend, allowed=allowed, credentials=credentials, longest=longest
+        )
 
     def apply(self, service: Service, *, timeout: float | None = None) -> ServiceStatus:
         """Create a service, or change the one of this name. The same service again changes nothing.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from drydock.core import clock
 from interfaces.contract import StillMine
 from interfaces.deadline import Deadline
 from interfaces.dpu_services.contract import DpuServices, ServiceBackend
+from interfaces.dpu_services.credentials import LONGEST, CredentialBackend, FoundCredential
 from interfaces.dpu_services.service import AllowedChart, Service
 from interfaces.dpu_services.status import Deployed, Pod
 from interfaces.errors import ServiceChanged
@@ -74,12 +77,58 @@ class MemoryBackend(ServiceBackend):
         return made
 
 
+class MemoryCredentials(CredentialBackend):
+    """Credentials in memory, issued at once unless `set` says otherwise. `after_write` is called after each write."""
+
+    def __init__(self) -> None:
+        self.credentials: dict[str, FoundCredential] = {}
+        self.after_write: Callable[[], None] = _always
+        self._versions = 0
+
+    def set(self, name: str, **seen: object) -> None:
+        """Set what is seen of a credential: the fields of `FoundCredential`."""
+        self.credentials[name] = replace(self.credentials[name], **seen)  # type: ignore[arg-type]
+
+    def list(self, deadline: Deadline) -> Sequence[FoundCredential]:
+        return [self.credentials[name] for name in sorted(self.credentials)]
+
+    def find(self, name: str, deadline: Deadline) -> FoundCredential | None:
+        return self.credentials.get(name)
+
+    def create(self, name: str, seconds: int, deadline: Deadline) -> FoundCredential:
+        if name in self.credentials:
+            raise ServiceChanged(f"The credential {name} was created meanwhile.")
+        self._versions += 1
+        until = clock.now() + dt.timedelta(seconds=seconds)
+        made = FoundCredential(name=name, version=str(self._versions), expires_at=until, issued=True)
+        self.credentials[name] = made
+        self.after_write()
+        return made
+
+    def show(self, found: FoundCredential, deadline: Deadline) -> str:
+        there = self.credentials.get(found.name)
+        if there is None or there.version != found.version or there.shown:
+            raise ServiceChanged(f"The credential {found.name} was shown or removed meanwhile.")
+        self.set(found.name, shown=True)
+        self.after_write()
+        return f"kubeconfig of {found.name} {found.version}"
+
+    def remove(self, found: FoundCredential, deadline: Deadline) -> None:
+        there = self.credentials.get(found.name)
+        if there is not None and there.version == found.version:
+            del self.credentials[found.name]
+        self.after_write()
+
+
 class FakeDpuServices(DpuServices):
-    """The services of a fake DPU. `backend` has them; change `allowed` to allow other charts."""
+    """The services of a fake DPU. `backend` and `issuer` have them; change `allowed` to allow other charts."""
 
     def __init__(
         self, transport: Transport | None = None, *, still_mine: StillMine = _always,
-        allowed: Sequence[AllowedChart] = (),
+        allowed: Sequence[AllowedChart] = (), longest: int = LONGEST,
     ) -> None:  # fmt: skip
-        self.backend = MemoryBackend()
-        super().__init__(transport, still_mine=still_mine, backend=self.backend, allowed=allowed)
+        self.backend, self.issuer = MemoryBackend(), MemoryCredentials()
+        super().__init__(
+            transport, still_mine=still_mine, backend=self.backend, allowed=allowed, credentials=self.issuer,
+            longest=longest,
+        )  # fmt: skip

@@ -30,6 +30,7 @@ from leases.models import (
     Event,
     Failure,
     Finding,
+    FormerConfig,
     Lease,
     LeaseEvidence,
     LeaseGroup,
@@ -185,6 +186,20 @@ class LoginAttemptAdmin(RecordAdmin):
     fields = ("place", "slot", "refused", "tried")
 
     tried = columns.time("tried", "at")
+
+
+@admin.register(FormerConfig)
+class FormerConfigAdmin(RecordAdmin):
+    """The admin of configs that blueprints had, kept while a resource has that generation."""
+
+    related = ("blueprint",)
+    list_display = ("blueprint_", "generation", "kind")
+    list_filter = ("kind",)
+    search_fields = ("blueprint__name", "kind")
+    ordering = ("blueprint", "generation")
+    fields = ("blueprint_", "generation", "kind", "config")
+
+    blueprint_ = columns.link("blueprint", "blueprint")
 
 
 @admin.register(Failure)

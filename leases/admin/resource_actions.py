@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import messages
 
 from blueprints import registry
-from blueprints.contract import Checks, Powers
+from blueprints.contract import Checks, Powers, Updates
 from drydock.core.errors import DrydockError, InvalidRequest, NotFound
 from leases import hostcalls
 from leases.admin.toolkit.actions import Action, ConfirmForm, FormData, MessageForm, NoteForm
@@ -88,6 +88,15 @@ def _forbid_reboots(who: Caller, row: Any, given: FormData) -> str:
 def _allow_reboots(who: Caller, row: Any, given: FormData) -> str:
     resources.allow_reboots(who, row.pk)
     return "Maintenance may reboot it again."
+
+
+def _update(who: Caller, row: Any, given: FormData) -> str:
+    resources.update(who, row.pk, reason=given["message"])
+    return "The update was started."
+
+
+def _needs_update(row: Any) -> bool:
+    return _kind_supports(Updates)(row) and bool(row.generation < row.blueprint.generation)
 
 
 def _has_own_credential(row: Any) -> bool:
@@ -186,6 +195,14 @@ RESOURCE_ACTIONS = (
         equivalent=declared("change_resource", "drydock resources allow-reboots {id}", act="allow_reboots"),
         applies=lambda row: _in_service(row) and bool(row.no_reboots),
         sentence="Maintenance may reboot the resource again, and does what waits for that.",
+    ),
+    Action(
+        name="update", label="Update now", does=_update, form=NoteForm, applies=_needs_update, dangerous=True,
+        equivalent=declared(
+            "change_resource", "drydock resources update {id} REASON", act="update", reason="REASON",
+        ),
+        sentence="The resource is updated to the config of its blueprint now, which disturbs its leases. Their owners"
+        " are told the reason. Afterwards the leases are set up again.",
     ),
     Action(
         name="credential", label="Set credential", does=_credential, form=CredentialForm, applies=_has_own_credential,

@@ -17,7 +17,7 @@ from leases.admin.toolkit import columns, html, panels, timeline
 from leases.admin.toolkit.panels import Head, Panel
 from leases.models import Event, Failure, Lease, Part, Resource, Run, SlotLock
 from leases.operations import infos
-from leases.reports import cleaning
+from leases.reports import cleaning, updates
 
 
 def of(row: Resource, request: HttpRequest) -> list[Panel]:
@@ -40,7 +40,7 @@ def head(row: Resource) -> Head:
         ("type", row.type), ("blueprint", html.link(row.blueprint)), ("for", html.duration(clock.now() - row.since)),
         ("used", html.bar("slots", row.used_slots, row.total_slots)),
     ]  # fmt: skip
-    facts += _cleaning(row)
+    facts += _cleaning(row) + _update(row)
     if (host := host_of(row)) is not None:
         at = f"{reverse('admin:hardware')}?q={host}"
         facts.append(("hardware", format_html('<a href="{}">of host {}</a>', at, host)))
@@ -65,6 +65,15 @@ def _cleaning(row: Resource) -> list[tuple[str, Any]]:
     if found.failures:
         said += f"; failed {found.failures} times at {found.failure}"
     return [("to be cleaned", html.short(said, 500))]
+
+
+def _update(row: Resource) -> list[tuple[str, Any]]:
+    """Return the update that a resource needs, and for which leases it waits."""
+    if row.generation >= row.blueprint.generation:
+        return []
+    runs = {run.resource_id: run for run in Run.objects.filter(resource=row, lease=None)}
+    found = updates.of([row], runs).get(row.pk)
+    return [] if found is None else [("update", html.short(found.sentence, 500))]
 
 
 def host_of(row: Resource) -> int | None:

@@ -38,6 +38,7 @@ from leases.operations import (
     users,
 )
 from leases.operations.callers import Caller
+from leases.operations.dpus import credentials as dpu_credentials
 from leases.operations.dpus import services
 from leases.states import UNFINISHED
 
@@ -91,7 +92,7 @@ def _change_resource(who: Caller, id: int, act: str, **given: Any) -> ResourceIn
         "drain": resources.drain, "quarantine": resources.quarantine, "unquarantine": resources.unquarantine,
         "no_reboots": resources.forbid_reboots, "allow_reboots": resources.allow_reboots,
         "retire": resources.retire, "power": resources.power, "check": resources.check,
-        "force_destroy": resources.force_destroy,
+        "force_destroy": resources.force_destroy, "update": resources.update,
     }  # fmt: skip
     if act == "undrain":
         return resources.drain(who, id, drained=False)
@@ -192,6 +193,10 @@ FUNCTIONS: dict[str, Function] = {
     "dpu_service": services.show,
     "apply_dpu_service": services.apply,
     "remove_dpu_service": services.remove,
+    "dpu_credentials": dpu_credentials.list_,
+    "request_dpu_credential": dpu_credentials.request,
+    "read_dpu_credential": dpu_credentials.show,
+    "remove_dpu_credential": dpu_credentials.remove,
     "start_job": jobs.start,
     "job": _repeated(jobs.get),
     "jobs": lambda who, *, lease=None: jobs.list_(who, lease_id=lease),

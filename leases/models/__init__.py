@@ -9,12 +9,12 @@ from leases.models.erasure import ErasureRecord
 from leases.models.event import Event
 from leases.models.evidence import LeaseEvidence
 from leases.models.failure import Failure
-from leases.models.identity import ResourceIdentity
+from leases.models.former_config import FormerConfig
 from leases.models.installation import Installation, Worker
 from leases.models.job import Job
 from leases.models.lease import Lease, LeaseGroup
 from leases.models.login import LoginAttempt
-from leases.models.resource import Capacity, Part, Resource, ResourceCredential, SensorReport
+from leases.models.resource import Capacity, Part, Resource, ResourceCredential, ResourceIdentity, SensorReport
 from leases.models.run import Run
 from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
@@ -36,6 +36,7 @@ __all__ = [
     "Event",
     "Failure",
     "Finding",
+    "FormerConfig",
     "Installation",
     "Job",
     "JoinCode",

@@ -20,7 +20,7 @@ from leases.models import Agent, Authorization, Debt, Event, Failure, Installati
 from leases.operations import costs, infos
 from leases.operations.callers import Caller, own_leases
 from leases.reasons import Reason
-from leases.reports import condition
+from leases.reports import condition, updates
 from leases.states import STOPPED, SUSPECTED, UNFINISHED, VANISHED
 
 AT_MOST = 100
@@ -43,6 +43,8 @@ UNCLEAN = Exists(Debt.objects.filter(resource=OuterRef("pk")))
 CLEANING_FAILS = Exists(Debt.objects.filter(resource=OuterRef("pk"), tries__gt=0)) & Q(gone_at=None)
 PUT_ASIDE = Q(gone_at=None, facts__has_key="aside") & ~Q(facts__aside=[])
 SICK = Q(check_failures__gt=0, gone_at=None) & ~Q(state="pending")
+IN_USE = Q(used_slots__gt=0) | Q(busy_below__gt=0) | ~Q(closed_by=[])
+OUTDATED = Q(IN_USE, state="active", gone_at=None, generation__lt=F("blueprint__generation"))
 FAILING = ~Q(message="")
 FOUND_TWICE = ~Q(conflicts=[]) & Q(blueprint__enabled=True, blueprint__removed_at=None)
 NOT_DISCOVERED = FAILING & Q(blueprint__enabled=True, blueprint__removed_at=None)
@@ -78,7 +80,7 @@ def undecided() -> Q:
 def needed(who: Caller) -> list[Attention]:
     """Return everything that needs the caller's attention, most urgent first. Owners see only their own items."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
-        _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings, _discoveries,
+        _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _updates, _leases, _readings, _discoveries,
         _agents, _conflicts, _orphans, _remembered, _switched_off, _asked, _budgets,
     )  # fmt: skip
     return [one for sort in sorts for one in sort(who)]
@@ -204,6 +206,22 @@ _OF_RESOURCES: tuple[tuple[str, Any, str, str], ...] = (
         "Find out which process writes there; then: drydock resources check {id}",
     ),
 )  # fmt: skip
+
+
+def _updates(who: Caller) -> Iterator[Attention]:
+    """Yield resources whose update waits for leases, or for something else before its first step."""
+    if not who.operator:
+        return
+    outdated = updates.that_disturb(Resource.objects.filter(OUTDATED))
+    rows = list(outdated.select_related("blueprint").defer("secrets").order_by("id")[:AT_MOST])
+    runs = {run.resource_id: run for run in Run.objects.filter(resource__in=rows, lease=None)}
+    found = updates.of(rows, runs)
+    for row in rows:
+        if row.pk in found and found[row.pk].state == updates.WAITING:
+            yield _about(
+                "update_waits", "resource", row, None, found[row.pk].sentence,
+                f"Wait until its leases end; or: drydock resources update {row.pk} REASON",
+            )  # fmt: skip
 
 
 def _message(row: Resource) -> str:

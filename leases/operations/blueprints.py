@@ -21,10 +21,11 @@ from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound
 from drydock.core.units import duration, written
 from drydock_client.values import BlueprintChange, BlueprintInfo, DeclaredActInfo, KindInfo
 from leases.engine.catalogue import drafts as machine_drafts
+from leases.engine.catalogue import generations
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction
 from leases.engine.core.transitions import record_event
-from leases.engine.resources import maintenance
+from leases.engine.resources import failures, maintenance
 from leases.messaging import hints
 from leases.models import Authorization, Lease, Resource, Search, Sync
 from leases.operations import infos
@@ -125,6 +126,8 @@ def change(who: Caller, name: str, changed: BlueprintChange) -> BlueprintInfo:
         write_columns(found, changed)
         found.config = checked_config(found.kind, found.config)
         if (found.kind, found.config) != before:
+            generations.keep(found, *before)
+            failures.retry_updates(found.pk)
             _another(found)
             _refuse_cycle(found)
         check_limit(found)
@@ -250,6 +253,7 @@ def _needed_by(found: Blueprint) -> list[str]:
 def _retire(found: Blueprint) -> None:
     Authorization.objects.filter(blueprint=found).delete()
     found.errors.all().delete()
+    generations.forget(found)
     Sync.objects.filter(blueprint=found).delete()
     Search.objects.filter(blueprint=found).delete()
     Blueprint.objects.filter(pk=found.pk).update(enabled=False, min_ready=0, removed_at=Now())

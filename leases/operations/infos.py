@@ -29,6 +29,7 @@ from drydock_client.values import (
     MetricsInfo,
     Progress,
     ResourceInfo,
+    UpdateInfo,
     Usage,
     Verdict,
     WaitingInfo,
@@ -39,7 +40,7 @@ from leases.models.job import KeptOutput, Watch
 from leases.operations import installation
 from leases.operations.callers import Caller
 from leases.reasons import Reason
-from leases.reports import cleaning, progress, status, waiting_answer, waiting_facts
+from leases.reports import cleaning, progress, status, updates, waiting_answer, waiting_facts
 from leases.reports.waiting_answer import Asker
 from leases.states import LeaseState
 from leases.workloads import outcomes
@@ -194,11 +195,13 @@ def resources(found: QuerySet[Resource]) -> list[ResourceInfo]:
         .prefetch_related("capacities", "parts", "shares", "identities")
     )
     runs = {run.resource_id: run for run in Run.objects.filter(resource__in=[r.pk for r in rows], lease=None)}
-    unclean = cleaning.of(rows)
-    return [resource_info(row, runs.get(row.pk), unclean.get(row.pk)) for row in rows]
+    unclean, outdated = cleaning.of(rows), updates.of(rows, runs)
+    return [resource_info(row, runs.get(row.pk), unclean.get(row.pk), outdated.get(row.pk)) for row in rows]
 
 
-def resource_info(row: Resource, run: Run | None = None, unclean: CleaningInfo | None = None) -> ResourceInfo:
+def resource_info(
+    row: Resource, run: Run | None = None, unclean: CleaningInfo | None = None, update: UpdateInfo | None = None
+) -> ResourceInfo:
     """Return a resource as a frozen value.
 
     The blueprint, capacities, parts, shares and identities of its row must be loaded.
@@ -216,7 +219,7 @@ def resource_info(row: Resource, run: Run | None = None, unclean: CleaningInfo |
         parts=tuple(_part(part) for part in row.parts.all()), progress=progress.of_run(run), price=row.price,
         failure=failure(getattr(row, "failure", None)), suspect_since=row.suspect_since, problems=problems(row),
         health=row.health, health_reason=row.health_reason, credential_fields=tuple(row.credential_fields),
-        no_reboots=row.no_reboots, cleaning=unclean,
+        no_reboots=row.no_reboots, cleaning=unclean, update=update,
         status=status.status(
             row, run, unclean, getattr(row, "lease_states", ()), rescued=bool(row.facts.get("rescue"))
         ),

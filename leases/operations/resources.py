@@ -20,9 +20,10 @@ from blueprints.identities import OF_BMC, SWITCH_PORT
 from blueprints.models import Blueprint
 from blueprints.specs import BlueprintView, Draft
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound, NotSupported
-from drydock_client.values import HostKey, RegistrationInfo, ResourceInfo
+from drydock_client.values import HostKey, RegistrationInfo, ResourceInfo, UpdateInfo
 from interfaces.errors import Unreachable, failed_connection
 from interfaces.keys import PublicKey
+from leases.engine.actions import updates
 from leases.engine.core import specs
 from leases.engine.core.database import constraint, refuse_inside_transaction, rows, run, short
 from leases.engine.core.runs import start
@@ -81,8 +82,8 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
     """Return the resources as the caller may see them, without leases of other owners."""
     if who.operator:
         return found
-    cleaned = (info.cleaning.leases for info in found if info.cleaning is not None)
-    named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}.union(*cleaned)
+    others = (one.leases for info in found for one in (info.cleaning, info.update) if one is not None)
+    named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}.union(*others)
     own = set(own_leases(who).filter(pk__in=named).values_list("pk", flat=True))
     return [
         replace(
@@ -91,6 +92,7 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
             reserved_for=info.reserved_for if info.reserved_for in own else None,
             facts={name: value for name, value in info.facts.items() if name not in _hidden(info)},
             identities=tuple(one for one in info.identities if not one.startswith(_OF_OPERATORS)),
+            update=_update_told(info.update, own),
             **_cleaning_told(info, own),
         )
         for info in found
@@ -108,6 +110,15 @@ def _hidden(info: ResourceInfo) -> frozenset[str]:
         return registry.kind(info.kind).operator_facts | {"aside"}
     except DrydockError:
         return frozenset(info.facts)
+
+
+def _update_told(update: UpdateInfo | None, own: set[int]) -> UpdateInfo | None:
+    """Return an update without leases of other owners and without their ends."""
+    if update is None or set(update.leases) <= own:
+        return update
+    leases = tuple(pk for pk in update.leases if pk in own)
+    sentence = f"An update waits for leases to end. {update.disruption}"
+    return replace(update, leases=leases, until=None, sentence=sentence)
 
 
 def _cleaning_told(info: ResourceInfo, own: set[int]) -> dict[str, Any]:
@@ -211,6 +222,22 @@ def allow_reboots(who: Caller, resource_id: int) -> ResourceInfo:
     if Resource.objects.filter(pk=resource_id).exclude(no_reboots="").update(no_reboots=""):
         record_event("resource.reboots_allowed", "", actor=who.actor, resource_id=resource_id)
         hints.after_commit("sweep")
+    return get(who, resource_id)
+
+
+@checked
+def update(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
+    """Update an outdated resource now, although this disturbs the leases on it.
+
+    The owners of these leases are notified with the reason. No step of the leases is called during the update;
+    afterwards they are set up again. The update waits while an operator forbids to reboot the resource, and while a
+    step that cannot be interrupted runs. Calling this again during the update has no effect. Raises InvalidRequest if
+    no reason is given, NotSupported if the kind cannot do this, and Conflict if the resource is up to date or busy.
+    """
+    if not reason.strip():
+        raise InvalidRequest("Give a reason, because the owners of its leases are told.", field="reason")
+    there(who, resource_id, "update leased resources")
+    updates.force(resource_id, actor=who.actor, reason=reason[:1000])
     return get(who, resource_id)
 
 

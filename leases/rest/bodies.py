@@ -151,6 +151,12 @@ class DpuService(Body):
     ] = None
 
 
+class DpuCredential(Body):
+    """How long a credential of a DPU is valid, from 10 minutes to the limit of the blueprint's config."""
+
+    ttl: Span
+
+
 class Reason(Body):
     """An optional reason for the request."""
 

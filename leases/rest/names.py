@@ -15,6 +15,7 @@ _SPECIAL = {
     "post leases/*/console": "read_lease_console",
     "post leases/*/console/input": "write_lease_console",
     "post leases/*/private_key": "read_lease_private_key",
+    "post leases/*/dpu-credentials/*/kubeconfig": "read_lease_dpu_credential",
     "post leases/*/heartbeat": "send_lease_heartbeat",
     "get hardware": "list_hardware",
     "get leases/*/file": "read_lease_file",
@@ -38,6 +39,7 @@ _SPECIAL = {
     "post resources/*/force_destroy": "force_destroy_resource",
     "post resources/*/power": "set_resource_power",
     "post resources/*/tags": "set_resource_tags",
+    "post resources/*/update": "update_leased_resource",
     "post users/*/groups": "set_user_groups",
     "post users/*/password": "set_user_password",
 }

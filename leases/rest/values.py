@@ -16,6 +16,13 @@ class PrivateKey:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DpuKubeconfig:
+    """The kubeconfig of a credential of a DPU, which is shown only in this response."""
+
+    kubeconfig: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Me:
     """The user that a token speaks for. `operator` says whether the token may act as an operator."""
 

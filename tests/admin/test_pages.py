@@ -33,6 +33,7 @@ from leases.models import (
     Event,
     Failure,
     Finding,
+    FormerConfig,
     Installation,
     Job,
     JoinCode,
@@ -135,6 +136,10 @@ def many(lease, count):
     )  # fmt: skip
     SensorReport.objects.bulk_create(
         SensorReport(resource=resource, at=Now(), longest_gap=60, power_watts=n, readings=[["Fan", n, "RPM", "ok"]])
+        for n in range(count)
+    )
+    FormerConfig.objects.bulk_create(
+        FormerConfig(blueprint=pool, generation=1000 + n, kind="fake", config={"traits": [str(n)]})
         for n in range(count)
     )
     LoginAttempt.objects.bulk_create(

@@ -23,6 +23,7 @@ from leases.models import (
     Event,
     Failure,
     Finding,
+    FormerConfig,
     Installation,
     Job,
     JoinCode,
@@ -49,7 +50,7 @@ BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
     SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, ResourceCredential, Agent, AgentOrder,
     JoinCode, ReportedHardware, LeaseEvidence, ErasureRecord, Console, ConsoleAttachment, ConsoleInput, ConsoleOutput,
-    SensorReport, LoginAttempt,
+    SensorReport, LoginAttempt, FormerConfig,
 )  # fmt: skip
 
 

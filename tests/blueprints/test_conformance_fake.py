@@ -53,6 +53,9 @@ class FakeHooks(KindConformance):
             **self.more,
         }
 
+    def changed_config(self) -> Json:
+        return {**self.config(), "traits": ["slow"]}
+
     def use_control(self, control: Control) -> None:
         assert not control.transport.files(control.home).list("")
 

@@ -135,6 +135,8 @@ class Bluefield:
     answers: list[tuple[str, str]] = field(default_factory=list)
     """Patterns of METHOD path with the status that is answered in place of the right answer, for ever."""
     silent: bool = False
+    more: Callable[[str, str, Any], Reply | None] | None = None
+    """Answers requests of sessions before the resources do, such as `tests.bmc.flashing`."""
 
     @property
     def port(self) -> int:
@@ -196,6 +198,8 @@ class Bluefield:
             return self._change(given["Password"], token)
         if self.sessions[token]:
             return _refusal("403 Forbidden", "PasswordChangeRequired")
+        if self.more is not None and (reply := self.more(method, path, given)) is not None:
+            return reply
         found = self.resources.get(path) if method == "GET" else None
         if found is not None:
             return "200 OK", found, []

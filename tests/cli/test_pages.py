@@ -40,6 +40,7 @@ _CLUSTER = "needs a cluster: tests/operation/test_deploy.py"
 _HOST = "needs a host behind SSH: tests/cli/test_ssh_host.py"
 _RACK = "needs lists of Ironic or MAAS: tests/cli/test_hosts.py, tests/cli/test_host_files.py"
 _CONTAINER = "needs a container engine: tests/leases/test_workloads.py"
+_CARD = "needs a card with a BMC: tests/bluefield/test_dpu_engine.py"
 _HELD = "needs a step that waits for a person: tests/cli/test_operating.py"
 _MAKE = "a target of make: .ci/run has it"
 
@@ -117,6 +118,12 @@ TOGETHER = [
     Page(path="docs/how-to/fleet.md", before="unset DRYDOCK_SERVER\n", elsewhere={
         "drydock instances create": _CLOUD, "drydock wait": _CLOUD, "drydock orphans d": _ORPHAN,
         "drydock orphans a": _ORPHAN,
+    }),
+    Page(path="docs/how-to/bluefield.md", elsewhere={
+        one: _CARD for one in (
+            "drydock blueprints", "drydock resources", "echo ", "cat >", "drydock lease dpu", "drydock run mine",
+            "drydock release mine",
+        )
     }),
     Page(path="docs/how-to/cloud-hosts.md", words=_NUMBERS, elsewhere={
         "drydock credentials": _CLOUD, "drydock blueprints": _CLOUD, "drydock explain": _CLOUD, "drydock lease": _CLOUD,

@@ -17,7 +17,7 @@ from leases.messaging.inline import settle
 from leases.models import Lease, Resource, Run, Sync
 from leases.operations import resources
 from leases.operations.callers import Caller, caller
-from tests.dpus.api import CLUSTER
+from tests.dpus.api import CLUSTER, NAMESPACE
 from tests.dpus.conftest import dpf as dpf
 from tests.dpus.conftest import servers as servers
 from tests.dpus.double import Double
@@ -90,7 +90,8 @@ class Lab:
         spec: dict[str, Any] = {"type": "kamaji", "maxNodes": 10}
         if not self.double.generation.devices:
             spec["version"] = "v1.30.0"
-        self.user.api.create(CLUSTER, {"metadata": {"name": "tenant"}, "spec": spec})
+        # Not by the user, who writes under the name of Drydock: its fields would be ours.
+        self.double.state.admin.create(CLUSTER, {"metadata": {"name": "tenant"}, "spec": spec})
         self.add("hosts", "fake", "host", {"provider": "hosts", "capacity": {"slots": 8}}, max_resources=0)
         self.add("images", "dpf_image", "dpu_image", {**self.server, "images": [{"url": URL, "doca": "3.2.0"}]})
         self.add("clusters", "dpf_cluster", "dpu_cluster", self.server)
@@ -149,13 +150,17 @@ def least(dpf: User, without: Sequence[str] = ()) -> str:
     `without` are types of objects to which the account has no right.
     """
     namespace, found = dpf.double.state.api.namespace, []
+    apart = dpf.double.state.apart
+    dpf.double.state.admin.create(NAMESPACE, {"metadata": {"name": apart}})
     dialect = bundled()[f"dpf-{dpf.double.generation.name}"]
     for kind in permissions.kinds():
         needed = permissions.permissions(kind, dialect)
         rules = tuple(one for one in needed.namespaced if one.type.kind not in without)
-        needed = permissions.Permissions(rules, needed.cluster)
+        needed = permissions.Permissions(rules, needed.cluster, needed.secrets)
         name = f"{namespace}-{kind}".replace("_", "-")
-        found += permissions.manifests(needed, namespace, name=name, account="drydock", account_namespace=namespace)
+        found += permissions.manifests(
+            needed, namespace, name=name, account="drydock", account_namespace=namespace, secrets=apart
+        )
     return account(dpf.kubeconfig, namespace, found)
 
 

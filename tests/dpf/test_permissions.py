@@ -22,10 +22,13 @@ SERVER = {"credential": "dpf", "namespace": "dpus"}
 
 
 def rules(kind: str, version: str, **given: Any) -> dict[str, set[str]]:
-    """Return resource -> verbs of a kind's roles; those of the cluster role begin with a slash."""
+    """Return resource -> verbs of a kind's roles; those of the cluster role begin with a slash.
+
+    Those in the namespace that is set aside begin with `apart/`.
+    """
     found = permissions.permissions(kind, bundled()[f"dpf-{version}"], **given)
     made: dict[str, set[str]] = {}
-    for prefix, part in (("", found.namespaced), ("/", found.cluster)):
+    for prefix, part in (("", found.namespaced), ("/", found.cluster), ("apart/", found.secrets)):
         for rule in part:
             made.setdefault(prefix + rule.type.plural, set()).update(rule.verbs)
     return made
@@ -39,9 +42,14 @@ def test_a_card_is_read_and_nothing_is_written():
 @pytest.mark.parametrize("version", ["24.10", "26.4"])
 def test_no_role_may_write_what_others_own(version):
     found = rules("dpf", version)
-    assert found["dpusets"] == found["dpuflavors"] == {"get", "list", "create", "delete"}
+    assert found["dpuflavors"] == {"get", "list", "create", "delete"}
+    assert found["dpusets"] == found["dpuflavors"] | {"patch"}, "to restore it, if the config says so"
+    assert found["bfbs"] == {"get"}
+    assert rules("dpf_cluster", version) == {"dpuclusters": {"get", "list", "patch"}}
     assert found["dpuservices"] == {"get", "list", "create", "patch", "delete"}
+    assert found["dpuservicecredentialrequests"] == {"get", "list", "create", "patch", "delete"}
     assert found["secrets"] == {"get"}
+    assert found["apart/secrets"] == {"get", "delete"}
     assert "create" not in found["dpus"]
     assert ("/nodes" in found) == (version == "24.10")
     assert not {"update", "deletecollection", "*"} & {verb for verbs in found.values() for verb in verbs}
@@ -92,6 +100,14 @@ def test_the_namespace_is_that_of_dpf_if_the_config_has_none(dpus, drydock):
     )
     role, _ = yaml.safe_load_all(drydock("kube", "role", "dpus"))
     assert role["metadata"]["namespace"] == "dpf-operator-system"
+
+
+def test_credentials_have_a_role_in_their_own_namespace(dpus, drydock):
+    Blueprint.objects.filter(pk=dpus.pk).update(config={**dpus.config, "credentials": {"namespace": "apart"}})
+    made = list(yaml.safe_load_all(drydock("kube", "role", "dpus")))
+    role, binding = (one for one in made if one["metadata"]["namespace"] == "apart")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "delete"]}]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "drydock", "namespace": "dpus"}]
 
 
 @pytest.mark.parametrize("wrong", [("--account", "No Name"), ("--account-namespace", "x" * 64), ("--secret", "*")])

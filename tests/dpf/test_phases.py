@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blueprints.dpf.phases import BY_HAND, HOLD, REBOOT, Task, progress
+from blueprints.dpf.phases import BY_HAND, HOLD, REBOOT, Blame, Task, blame, progress
 from tests.dpf.objects import condition, made
 
 WAITS = [condition("Rebooted", "False", BY_HAND)]
@@ -69,3 +69,40 @@ def test_a_reboot_is_due_only_when_the_node_asks_for_it_and_the_dpu_waits_for_it
 def test_a_server_without_nodes_of_dpus_asks_by_the_condition_alone():
     assert progress(dpu("Rebooting", *WAITS), None, ()).task is Task.REBOOT
     assert progress(dpu("Rebooting"), None, ()).task is Task.WAIT
+
+
+NAMES = ("dd-abc-1-r3", "hbn")
+
+
+@pytest.mark.parametrize(
+    ("said", "blamed"),
+    [
+        (("BFBReady", "BFBNotReady", "BFB dd-abc-1-r3 is Error"), Blame.IMAGE),
+        (("BFBReady", "ClusterAllocationFailed", "no DPUCluster is Ready and has room"), Blame.OTHER),
+        (("Pending", "DPUFlavorNotFound", "DPUFlavor hbn not found"), Blame.IMAGE),
+        (("DPUConfig", "Failed", "DPUFlavor 'hbn' cannot be rendered"), Blame.IMAGE),
+        (("DPUConfig", "Failed", "DPUFlavor hbn-2 cannot be rendered"), Blame.CARD),
+        (("OSInstalled", "FailToInstallOS", "Invalid FW Package: not for this board"), Blame.IMAGE),
+        (("OSInstalled", "FailToInstallOS", "cannot push /bfb/dpf-dd-abc-1-r3.bfb"), Blame.CARD),
+        (("OSInstalled", "INTEGRITY_FAIL", ""), Blame.CARD),
+        (("NodeEffectReady", "DrainFailed", ""), Blame.OTHER),
+        (("Initialized", "DPUDeviceNotFound", "gone"), Blame.OTHER),
+    ],
+)
+def test_a_failure_is_blamed_on_what_its_conditions_name(said, blamed):
+    type_, reason, message = said
+    assert blame(dpu("Error", condition(type_, "False", reason, message)), "Error", NAMES) is blamed
+
+
+@pytest.mark.parametrize(
+    ("phase", "blamed"),
+    [("Pending", Blame.OTHER), ("Rebooting", Blame.OTHER), ("Deleting", Blame.OTHER), ("OS Installing", Blame.CARD),
+     ("DPU Config", Blame.CARD), ("Brand New Phase", Blame.CARD)],
+)  # fmt: skip
+def test_a_phase_that_lasts_too_long_is_blamed_on_the_card_once_dpf_has_reached_it(phase, blamed):
+    assert blame(dpu(phase), phase, NAMES) is blamed
+
+
+def test_a_phase_that_waits_for_the_image_is_blamed_on_the_image():
+    waits = condition("BFBReady", "False", "BFBNotReady", "BFB dd-abc-1-r3 is Downloading")
+    assert blame(dpu("Pending", waits), "Pending", NAMES) is Blame.IMAGE

@@ -45,9 +45,11 @@ DPU_NODE = Kind("DPUNode", "dpunodes")
 FLAVOR = Kind("DPUFlavor", "dpuflavors")
 MAINTENANCE = Kind("DPUNodeMaintenance", "dpunodemaintenances")
 SERVICE = Kind("DPUService", "dpuservices", "svc.dpu.nvidia.com")
+CREDENTIAL = Kind("DPUServiceCredentialRequest", "dpuservicecredentialrequests", "svc.dpu.nvidia.com")
 SET = Kind("DPUSet", "dpusets")
 NODE = Kind("Node", "nodes", "", "v1", namespaced=False)
 SECRET = Kind("Secret", "secrets", "", "v1")
+ACCOUNT = Kind("ServiceAccount", "serviceaccounts", "", "v1")
 POD = Kind("Pod", "pods", "", "v1")
 NAMESPACE = Kind("Namespace", "namespaces", "", "v1", namespaced=False)
 CRD = Kind("CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io", "v1", namespaced=False)
@@ -155,6 +157,12 @@ class Api:
             if error.status not in (404, 409):
                 raise
 
+    def token(self, account: str, seconds: int) -> str:
+        """Return a new token of a service account."""
+        spec = {"expirationSeconds": seconds}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return str(self._call("POST", self._path(ACCOUNT, account) + "/token", body=body)["status"]["token"])
+
     @property
     def _as_manager(self) -> list[tuple[str, str]]:
         return [("fieldManager", self.manager)]
@@ -180,7 +188,7 @@ def grant(admin: Api) -> None:
     """Give the double the rights of DPF's controllers, once for each server."""
     rules = [
         {"apiGroups": [PROVISIONING, SERVICE.group], "resources": ["*"], "verbs": ["*"]},
-        {"apiGroups": [""], "resources": ["nodes", "nodes/status", "secrets"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["nodes", "nodes/status", "secrets", "namespaces"], "verbs": ["*"]},
         {"apiGroups": [CRD.group], "resources": [CRD.plural], "verbs": ["get", "list"]},
     ]
     subject = {"kind": "User", "name": MANAGER, "apiGroup": ROLE.group}

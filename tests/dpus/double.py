@@ -12,6 +12,7 @@ from urllib3.exceptions import HTTPError
 
 from tests.dpus.api import CLUSTER, DPU, NODE, SECRET, SET, Api, Json, grant, is_deleting, uid_of
 from tests.dpus.clusters import Clusters
+from tests.dpus.credentials import Credentials
 from tests.dpus.effects import Maintenances
 from tests.dpus.faults import Faults
 from tests.dpus.generations import NODE_NAME, Generation
@@ -58,7 +59,7 @@ class Double:
         if not state.generation.devices:
             hosts = []
         self._controllers: list[Controller] = [
-            self._images, self._clusters, *hosts, provisioning, Sets(state), Services(state),
+            self._images, self._clusters, *hosts, provisioning, Sets(state), Services(state), Credentials(state),
         ]  # fmt: skip
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None

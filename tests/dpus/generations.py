@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tests.dpus.api import (
     BFB,
     CLUSTER,
+    CREDENTIAL,
     DEVICE,
     DPU,
     DPU_NODE,
@@ -40,7 +41,7 @@ WAITING = "WaitingForManualPowerCycleOrReboot"
 FINALIZERS = {
     kind.name: f"{PROVISIONING}/{kind.name.lower()}-protection"
     for kind in (BFB, DEVICE, DPU, DPU_NODE, MAINTENANCE, SET)
-} | {SERVICE.name: "dpu.nvidia.com/dpuservice"}
+} | {SERVICE.name: "dpu.nvidia.com/dpuservice", CREDENTIAL.name: "dpu.nvidia.com/dpuservicecredentialrequest"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ V24_10 = Generation(
         Phase(JOINING),
         Phase(READY, "Ready"),
     ),
-    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, SERVICE, NODE),
+    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, SERVICE, CREDENTIAL, NODE),
     host_field="nodeName",
 )
 V26_4 = Generation(
@@ -110,7 +111,7 @@ V26_4 = Generation(
         Phase(REMOVAL, "NodeEffectRemoved"),
         Phase(READY, "Ready"),
     ),
-    kinds=(BFB, CLUSTER, FLAVOR, DEVICE, DPU_NODE, MAINTENANCE, SET, DPU, SERVICE, NODE),
+    kinds=(BFB, CLUSTER, FLAVOR, DEVICE, DPU_NODE, MAINTENANCE, SET, DPU, SERVICE, CREDENTIAL, NODE),
     host_field="dpuNodeName",
     preparing=frozenset({"Initialize Interface", "Config FW Parameters", "Prepare BFB", INSTALLING, "DPU Config"}),
 )

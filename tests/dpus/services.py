@@ -78,7 +78,7 @@ class Services:
             api.delete(POD, name)
         for name in wanted.keys() - there.keys():
             self.state.writes += 1
-            _ensure_namespace(api)
+            ensure_namespace(api)
             there[name] = api.create(POD, wanted[name])
         stuck = self.state.faults.is_stuck(SERVICE.name, STARTING, name_of(service))
         return all([self._started(api, there[name], stuck) for name in wanted])
@@ -190,7 +190,8 @@ def _ready(status: Json) -> list[bool]:
     return [one["ready"] for one in status.get("containerStatuses") or []]
 
 
-def _ensure_namespace(api: Api) -> None:
+def ensure_namespace(api: Api) -> None:
+    """Create the namespace of an API, if it does not exist."""
     try:
         api.create(NAMESPACE, {"metadata": {"name": api.namespace}})
     except ApiException as error:

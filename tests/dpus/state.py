@@ -49,6 +49,10 @@ class State:
         self.links = ClusterLinks()
         self.pod_links = ClusterLinks(namespace)
         """Access to the namespace of the same name in DPU clusters, in which the pods of services are."""
+        self.apart = f"{namespace}-apart"
+        """The namespace that is set aside for credentials, here and in DPU clusters."""
+        self.secrets = Api(kubeconfig, namespace=self.apart, user=MANAGER)
+        self.account_links = ClusterLinks(self.apart)
         self.dwell: dict[str, int] = {}
         """Ticks that objects stay in a phase; 1 where there is none."""
         self.writes = self.waits = 0
@@ -60,7 +64,8 @@ class State:
         """Close all connections."""
         self.links.close()
         self.pod_links.close()
-        for api in (self.api, self.admin, self.stranger):
+        self.account_links.close()
+        for api in (self.api, self.admin, self.stranger, self.secrets):
             api.close()
 
     # Reading

@@ -7,6 +7,7 @@ wrote. Their names are from `managedFields`. A write that another one undoes bef
 from __future__ import annotations
 
 from tests.dpus.api import (
+    CREDENTIAL,
     DPU,
     DPU_NODE,
     MAINTENANCE,
@@ -29,11 +30,12 @@ IMMUTABLE: dict[str, tuple[str, ...]] = {
 }
 SET_ONCE: dict[str, tuple[str, ...]] = {"DPUCluster": ("kubeconfig",), "BFB": ("versions",)}
 NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63,
-               "DPUService": 63}  # fmt: skip
+               "DPUService": 63, "DPUServiceCredentialRequest": 63}  # fmt: skip
 EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
 OURS = (DPU.name, MAINTENANCE.name)
 """Kinds that only the controllers create and change. Others may delete DPUs, and write the annotation HOLD."""
-WITH_STATUS = ("BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService")
+WITH_STATUS = ("BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService",
+               "DPUServiceCredentialRequest")  # fmt: skip
 
 
 class Violations(list[str]):
@@ -107,6 +109,8 @@ class Violations(list[str]):
             self._check_set(name, spec)
         if kind == SERVICE.name:
             self._check_service(name, spec)
+        if kind == CREDENTIAL.name:
+            self._check_credential(item)
 
     def _check_set(self, name: str, spec: Json) -> None:
         if spec.get("dpuSelector") and spec.get("dpuDeviceSelector"):
@@ -124,6 +128,16 @@ class Violations(list[str]):
             self.add(f"DPUService {name}: the release has no name, or one that Helm refuses")
         if "deployInCluster" in spec:
             self.add(f"DPUService {name} has spec.deployInCluster")
+
+    def _check_credential(self, item: Json) -> None:
+        name, spec = name_of(item), item["spec"]
+        if not spec.get("targetCluster"):
+            self.add(f"{CREDENTIAL.name} {name} is for the API server of DPF itself")
+        if not spec.get("duration"):
+            self.add(f"{CREDENTIAL.name} {name} has no duration")
+        for part in ("secret", "serviceAccount"):
+            if spec[part].get("namespace") in (None, "", item["metadata"]["namespace"]):
+                self.add(f"{CREDENTIAL.name} {name}: spec.{part} is in the namespace of DPF")
 
     def _check_changed(self, kind: str, before: Json, item: Json, who: str) -> None:
         name, old, new = name_of(item), before.get("spec") or {}, item.get("spec") or {}
@@ -146,6 +160,8 @@ class Violations(list[str]):
             self.add(f"DPUNodeMaintenance {name}: someone else deleted it")
         if kind == SERVICE.name:
             self._check_service(name, new)
+        if kind == CREDENTIAL.name and old != new:
+            self.add(f"{kind} {name}: {who} changed its spec, which leaves the account of the former one")
         if kind in OURS:
             self._check_ours(kind, before, item, who)
 

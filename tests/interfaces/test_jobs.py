@@ -174,6 +174,7 @@ def test_a_job_killed_from_outside_is_lost(peer: Peer) -> None:
     jobs.start(JobSpec(id="victim", words="sleep 321"))
     assert gone(lambda: not sleepers(peer))
     peer.command.check("kill -9 $(readlink .drydock/jobs/victim/claim | cut -d. -f1)")
+    assert gone(lambda: jobs.status("victim").state is JobState.RUNNING)  # a killed process may end a moment later
     job = jobs.status("victim")
     assert (job.state, job.exit_code) == (JobState.LOST, None)
     jobs.cancel("victim")

@@ -283,5 +283,6 @@ def test_a_resource_says_why_it_is_drained_and_outdated_and_what_its_check_says(
         "Outdated: built from generation 1 of pool, which is at generation 3 since its kind or config"
     )
     assert checked == "The last check failed: no route to host."
-    (found,) = attention.needed(root)
-    assert (found.what, found.message) == ("sick", "no route to host")
+    found = {one.what: one.message for one in attention.needed(root)}
+    assert found.keys() == {"sick", "update_waits"}  # the lease is in the way of the update
+    assert found["sick"] == "no route to host"

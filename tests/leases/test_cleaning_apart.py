@@ -490,11 +490,12 @@ def test_nothing_is_updated_while_a_part_of_it_must_be_cleaned(racks, ask, until
     whole, part = racks("rack-1", "rack-2", capacity={"slots": 1})
     Resource.objects.filter(pk=part.pk).update(part_of=whole.pk)
     Debt.objects.create(resource=part, lease=_ended_lease(ask), phase="clean", apart=True, due_at="2100-01-01T00:00Z")
+    Blueprint.objects.update(generation=2)
     with transaction.atomic():
-        assert not retirement.begin_update(whole.pk, 2)
+        assert not retirement.begin_update(whole.pk)
     Debt.objects.all().delete()
     with transaction.atomic():
-        assert retirement.begin_update(whole.pk, 2)
+        assert retirement.begin_update(whole.pk)
 
 
 def _ended_lease(ask) -> Lease:

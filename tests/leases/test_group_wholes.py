@@ -429,3 +429,34 @@ def test_only_a_group_in_one_host_leases_a_host_whole_around_an_idle_dpu(hosts, 
     found = group(HOST, DPU, same=same)
     finish(2)
     assert states(found) == (["active"] * 2 if same else ["pending"] * 2)
+
+
+def test_a_step_that_blames_the_carrier_quarantines_it_and_not_another_one(hosts, dpus, ask):
+    hosts(cards=2)
+    blamed = {"does": "fail", "at": "build.create", "scope": "offer", "quarantines_carrier": True, "message": "Broken."}
+    dpus({**blamed, "remember": 0})
+    ask("fake_reported")
+    settle()
+    bad = Resource.objects.get(type="fake_activated", quarantined=True)
+    assert bad.note == "Broken."
+    assert Event.objects.filter(kind="resource.quarantined", resource=bad).count() == 1
+    assert Resource.objects.get(type="fake_activated", quarantined=False).part_of_id == bad.part_of_id
+
+
+def test_a_step_tells_the_health_of_the_carrier_which_the_next_build_may_take_back(hosts, dpus, ask, until):
+    hosts()
+    dpus(
+        {"does": "carrier_sick", "at": "destroy.*"},
+        {"does": "carrier_sick", "at": "build.verify", "state": "ok", "skip": 1},
+    )
+    lease = until(ask("fake_reported"), state="active")
+    card = Resource.objects.get(type="fake_activated")
+    assert card.health == "ok"
+    release.release(lease.pk, actor="ada")
+    settle()
+    retirement.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="The test says so.")
+    settle()
+    until(card, health="degraded")
+    assert card.health_reason == "The fault plan has left something on it."
+    until(ask("fake_reported"), state="active")
+    until(card, health="ok")

@@ -105,12 +105,16 @@ SOUND: dict[str, dict[str, Any]] = {
     "settle_orphan": {"act": "destroy"}, "detach_console": {"session": NO_SESSION},
     "write_console": {"session": NO_SESSION, "sequence": 1, "content": b"a"},
     "apply_dpu_service": {"name": "a", "chart": CHART}, "dpu_service": {"name": "b"},
-    "remove_dpu_service": {"name": "b"},
+    "remove_dpu_service": {"name": "b"}, "request_dpu_credential": {"name": "a", "ttl": "10m"},
+    "read_dpu_credential": {"name": "b"}, "remove_dpu_credential": {"name": "b"},
 }  # fmt: skip
 """Method -> arguments with which it works, beside `id`."""
 MADE_UP: dict[str, Any] = {"str": "a", "bool": True, "int": 1, "float": 1.0, "bytes": b"a", "Mapping[str, Any]": {}}
 """Annotation -> what a method that is not in SOUND is given where it has no default."""
-_OF_DPUS = ("dpu_services", "dpu_service", "apply_dpu_service", "remove_dpu_service")
+_OF_DPUS = (
+    "dpu_services", "dpu_service", "apply_dpu_service", "remove_dpu_service", "dpu_credentials",
+    "request_dpu_credential", "read_dpu_credential", "remove_dpu_credential",
+)  # fmt: skip
 LEASES = {
     "extend": {"ttl": "10m"}, "heartbeat": {"heartbeat_limit": "10m"},
     **{name: {"type": "fake_activated"} for name in _OF_DPUS},
@@ -119,6 +123,7 @@ LEASES = {
 NOTHING_THERE = {
     "named",
     "dpu_service",
+    "read_dpu_credential",
     "remove_blueprint",
     "remove_budget",
     "remove_credential",

@@ -26,6 +26,7 @@ BODIES = {
     "note": {"note": "x"}, "transfer": {"to": "eve"}, "jobs": {"command": ["true"]}, "extend": {"ttl": "1h"},
     "server": {"act": "start"}, "agent": {"server": "https://drydock.example.org"}, "power": {"wanted": "on"},
     "confirm": {"fingerprint": "0" * 64}, "quarantine": {"message": "x"}, "no_reboots": {"reason": "x"},
+    "update": {"reason": "x"},
     "force_destroy": {"reason": "x"}, "resize": {"disk_gib": 100}, "change-type": {"type_name": "x"},
     "tags": {"tags": {"a": "b"}}, "detach": {"session": "0" * 32},
     "input": {"session": "0" * 32, "sequence": 1, "content": "eA=="},

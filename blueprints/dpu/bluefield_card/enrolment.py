@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from blueprints.answers import Answer, Hold, Json, Ready, Wait
 from blueprints.bluefield import hold_card, usual_memory_gib
-from blueprints.bluefield.access import PIN, REFUSED, access_of, bmc_told, opened, where
+from blueprints.bluefield.access import PIN, REFUSED, Login, access_of, bmc_told, configured, opened, own, where
 from blueprints.bluefield.cards import BMC
 from blueprints.bluefield.logins import FACTORY, PENDING, SET, SHORTEST, new_password
 from blueprints.bluefield.reading import judged
@@ -18,7 +16,6 @@ from blueprints.hostshell import NeedsOperator, told
 from blueprints.identities import real
 from blueprints.specs import ResourceView, Spec
 
-Login = Mapping[str, str]
 PASSWORD, GENERATED, FORMER, KNOWN = "password", "generated_password", "former_password", "known_password"
 """The fact that says whether the generated password is known to be set, which `_state` reads, and the names of secrets:
 the generated password, the one before it, and the last one that operators know. The latter two differ if a BMC has
@@ -50,18 +47,6 @@ def trust(spec: Spec, memo: Json) -> Answer:
             shown, where(access), spec.resolution, memo, pinned=PIN, refused=REFUSED
         )  # fmt: skip
     return Ready()
-
-
-def configured(resource: ResourceView) -> Login:
-    """Return the login of the blueprint, or else that of the factory."""
-    config: Config = resource.blueprint.config
-    return {**FACTORY, **resource.blueprint.credentials.get(config.bmc_credential, {})}
-
-
-def own(resource: ResourceView) -> Login:
-    """Return the login of the card itself; empty if it has none."""
-    given = {name: value for name, value in resource.credential.items() if value}
-    return {"username": configured(resource)["username"], **given} if "password" in given else {}
 
 
 def _state(resource: ResourceView) -> str:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
 
 from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, NeededLease, Ready, Scope, Wait
-from blueprints.bluefield import hold_card
+from blueprints.bluefield import hold_card, usual_memory_gib
 from blueprints.bluefield.cards import DPF
+from blueprints.bluefield.dpus import of_card
 from blueprints.dpf import Site, cards, dialect_of, kube_told, manifests, opened
+from blueprints.dpf.bmc import BY_BMC
 from blueprints.dpf.phases import why
-from blueprints.dpf.requirements import of_card
-from blueprints.dpu.dpf import leasing
-from blueprints.dpu.dpf.config import Config, hugepages_gib
-from blueprints.kube import NODE, SECRET, KubeError, Object, at, connect
+from blueprints.dpu.dpf.config import Config, flavor_problem
+from blueprints.kube import NODE, SECRET, KubeError, at, connect, has_labels
 from blueprints.kube import read as read_credential
 from blueprints.specs import Asked, BlueprintView, LeaseView, Problem, Spec
 
@@ -22,6 +21,10 @@ CARD, CLUSTER, IMAGE = "card", "cluster", "image"
 CARD_TYPE, CLUSTER_TYPE, IMAGE_TYPE = "dpu_card", "dpu_cluster", "dpu_image"
 HOST = f"{CARD}.host"
 """The host that the leased card is in, as a relation of maintenance."""
+HANGS = 7200.0
+"""Seconds after which a removal that has not ended is reported, and begun again.
+
+DPF does not interrupt an installation, whose own limit is one hour."""
 _LOOK = 3.0
 _KUBECONFIGS = ("admin.conf", "super-admin.conf", "kubeconfig")
 """Keys under which the secret of a DPU cluster has its kubeconfig; `admin.conf` in doca-platform v24.10."""
@@ -30,6 +33,8 @@ _KUBECONFIGS = ("admin.conf", "super-admin.conf", "kubeconfig")
 def card_of(config: Config, asked: Asked | None) -> NeededLease:
     """Return the lease of the card that a DPU for this request is installed on."""
     requirements = {**config.card, **of_card(asked.requirements if asked is not None else None), "via": DPF}
+    if config.park in BY_BMC:
+        requirements["parks"] = config.park
     return NeededLease(name=CARD, type=CARD_TYPE, requirements=requirements, exclusive=True)
 
 
@@ -73,12 +78,9 @@ def check_compatible(spec: Spec, memo: Json) -> Answer:
         message = f"The image {image['url']} is made for {made_for}, and card {card.get('serial', '')} is a {model}."
         return Failed(scope=Scope.BLUEPRINT, code="image_for_other_card", message=message)
     flavor = spec.config.flavor
-    pages = 0.0 if isinstance(flavor, str) else hugepages_gib(flavor)
-    if memory and pages >= memory:
-        message = (
-            f"The flavor sets aside {pages:g} GiB as huge pages, and the card has {memory} GiB. It would not boot."
-        )
-        return Failed(scope=Scope.BLUEPRINT, code="flavor_above_memory", message=message)
+    problem = "" if isinstance(flavor, str) else flavor_problem(flavor, memory, spec.config.mode)
+    if problem:
+        return Failed(scope=Scope.BLUEPRINT, code="flavor_unfit", message=problem)
     names = ("model", "memory_gib", "ports", "host", "serial")
     attributes = {name: card[name] for name in names if card.get(name) is not None}
     attributes["cluster"] = spec.parents[CLUSTER].resource.facts["name"]
@@ -91,9 +93,13 @@ def hold_host(spec: Spec, memo: Json) -> Answer:
 
     The other cards of the host that are installed share this, and the reboot that follows.
     """
+    return vacate_host(spec, f"A DPU is installed on card {spec.parents[CARD].resource.name}.")
+
+
+def vacate_host(spec: Spec, sentence: str) -> Answer:
+    """Wait until nobody else is on the host of the card, and tell those who are why."""
     if not spec.parents[CARD].resource.part_of:
         return Ready(log="The card is part of no host that Drydock knows, so nobody else is told.")
-    sentence = f"A DPU is installed on card {spec.parents[CARD].resource.name}."
     wanted = Maintenance(relation=HOST, action="vacate", holders="wait", sentence=sentence)
     return Ready() if wanted.name in spec.granted else Need(maintenance=wanted)
 
@@ -104,7 +110,10 @@ def create_flavor(spec: Spec, memo: Json) -> Answer:
     config: Config = spec.config
     with opened(spec) as site:
         if config.flavor_name:
-            if site.find("DPUFlavor", config.flavor_name) is not None:
+            if (known := site.find("DPUFlavor", config.flavor_name)) is not None:
+                memory = spec.parents[CARD].resource.attributes.get("memory_gib")
+                if problem := flavor_problem(known.spec, memory, config.mode):
+                    return Failed(scope=Scope.BLUEPRINT, code="flavor_unfit", message=problem)
                 return Ready(facts={"flavor_object": config.flavor_name})
             message = f"DPUFlavor {config.flavor_name} does not exist in namespace {site.namespace}."
             return Failed(scope=Scope.BLUEPRINT, code="flavor_gone", message=message)
@@ -117,23 +126,55 @@ def create_flavor(spec: Spec, memo: Json) -> Answer:
 @kube_told
 def create_set(spec: Spec, memo: Json) -> Answer:
     """Create the DPUSet that selects exactly the leased card, and lets DPF begin."""
-    card = spec.parents[CARD].resource.facts
     with opened(spec) as site:
-        # Again, after the discovery: labels may have changed, and a set that selects other cards installs them anew.
-        found = cards.selected(card, cards.all_cards(site.cluster, site.dialect, site.namespace))
-        if [one.name for one in found] != [card["device"]]:
-            names = ", ".join(one.name for one in found[:10]) or "no card"
-            message = f"A DPUSet for card {card['device']} would select {names}. Nothing was written."
-            return Failed(scope=Scope.OPERATOR, code="card_not_selected", message=message)
         name = site.name("DPUSet", spec.resource.key)
-        labels = {**spec.config.node_labels, **site.proof}
-        manifest = manifests.dpu_set(
-            site.dialect, name, site.namespace, card,
-            image=spec.parents[IMAGE].resource.facts["name"], flavor=spec.resource.facts["flavor_object"],
-            labels=labels,
-        )  # fmt: skip
-        made = site.ensure(manifest)
+        return set_of_card(site, spec, name, spec.parents[IMAGE].resource.facts["name"])
+
+
+def set_of_card(site: Site, spec: Spec, name: str, image: str) -> Answer:
+    """Create a DPUSet that installs an image on exactly the leased card. Raises KubeError."""
+    card = spec.parents[CARD].resource.facts
+    # Again, after the discovery: labels may have changed, and a set that selects other cards installs them anew.
+    found = cards.selected(card, cards.all_cards(site.cluster, site.dialect, site.namespace))
+    if [one.name for one in found] != [card["device"]]:
+        names = ", ".join(one.name for one in found[:10]) or "no card"
+        message = f"A DPUSet for card {card['device']} would select {names}. Nothing was written."
+        return Failed(scope=Scope.OPERATOR, code="card_not_selected", message=message)
+    dpus = site.cluster.list(site.dialect.type("DPU"), site.namespace)
+    others = [one for one in cards.dpus_on(card, dpus) if not has_labels(site.proof)(one.labels)]
+    if others:
+        message = f"DPU {others[0].name} of somebody else is on card {card['device']}. Nothing was written."
+        return Failed(scope=Scope.OFFER, code="card_has_dpu", message=message, quarantines_carrier=True)
+    made = site.ensure(manifest_of_set(site, spec, name, image))
     return Ready(facts={"set": made.name})
+
+
+def manifest_of_set(site: Site, spec: Spec, name: str, image: str) -> Json:
+    """Return the DPUSet that installs an image on the leased card."""
+    labels = {**spec.config.node_labels, **site.proof}
+    return manifests.dpu_set(
+        site.dialect, name, site.namespace, spec.parents[CARD].resource.facts, image=image,
+        flavor=spec.resource.facts["flavor_object"], labels=labels,
+    )  # fmt: skip
+
+
+def park_key(key: str) -> str:
+    """Return the key of the DPUSet by which the card of a DPU is parked."""
+    return f"{key}-park"
+
+
+@kube_told
+def delete_sets(spec: Spec, memo: Json) -> Answer:
+    """Delete our DPUSets, that of the DPU and that which parks its card, and wait until they do not exist."""
+    with opened(spec) as site:
+        keys = (spec.resource.key, park_key(spec.resource.key))
+        deleted = (site.delete("DPUSet", site.name("DPUSet", key)) for key in keys)
+        left = [one for one in deleted if one is not None]
+        if not left:
+            return Ready()
+        hangs = _removal(site)
+    kept = f" It is kept by the finalizers {', '.join(left[0].finalizers)}." if left[0].finalizers else ""
+    return Wait(after=_LOOK, memo=memo, sentence=f"DPUSet {left[0].name} is being deleted.{kept} {hangs}".strip())
 
 
 @kube_told
@@ -179,43 +220,22 @@ def kubeconfig_of(site: Site, cluster: LeaseView) -> tuple[str, str]:
 
 
 @kube_told
-def look(spec: Spec, memo: Json) -> Answer:
-    """Read whether DPF reports the DPU as ready, and remove services of leases that are over.
-
-    A DPU that is not ready is degraded: its lease stays, and gets no others.
-    """
-    with opened(spec) as site:
-        found = site.ours("DPU")
-        removed = leasing.remove_strays(site, spec)
-    if not found:
-        return Failed(scope=Scope.STEP, code="dpu_gone", message="DPF has no DPU for our DPUSet any more.")
-    told = f"Services of leases that are over were removed: {', '.join(removed[:10])}." if removed else ""
-    return Ready(health=_health(found), log=told)
-
-
-def _health(found: Sequence[Object]) -> Health:
-    wrong = next((one for one in found if one.phase != "Ready"), None)
-    if wrong is not None:
-        return Health(state="degraded", reason=f"DPU {wrong.name} is {wrong.phase or 'new'}. {why(wrong)}".strip())
-    said = next((c for one in found for c in one.conditions if c.type == "Ready" and c.status == "False"), None)
-    if said is not None:
-        return Health(state="degraded", reason=f"{said.reason}: {said.message}".strip(": "))
-    return Health(state="ok")
-
-
-@kube_told
 def wait_until_removed(spec: Spec, memo: Json) -> Answer:
     """Wait until DPF has removed the DPU. It hangs while the card is being installed, by design of DPF."""
     with opened(spec) as site:
-        left = site.ours("DPU")
+        hangs = _removal(site)
+    return Wait(after=_LOOK, memo=memo, sentence=hangs) if hangs else Ready()
+
+
+def _removal(site: Site) -> str:
+    """Return what DPF still has of our DPUs, with phase and finalizers; empty if it has removed them."""
+    left = site.ours("DPU")
     if not left:
-        return Ready()
+        return ""
     first = left[0]
     kept = f", kept by {', '.join(first.finalizers)}" if first.finalizers else ""
     status = first.status.get("phase") or "new"
-    return Wait(
-        after=_LOOK, memo=memo, sentence=f"DPF removes DPU {first.name} (phase {status}{kept}). {why(first)}".strip()
-    )
+    return f"DPF removes DPU {first.name} (phase {status}{kept}). {why(first)}".strip()
 
 
 def flavor_problems(blueprint: BlueprintView) -> list[Problem]:
@@ -227,10 +247,13 @@ def flavor_problems(blueprint: BlueprintView) -> list[Problem]:
             if config.flavor_name:
                 known = cluster.find(dialect.type("DPUFlavor"), config.flavor_name, config.namespace)
                 missing = f"DPUFlavor {config.flavor_name} does not exist in namespace {config.namespace}."
-                return [] if known is not None else [Problem(message=missing, field="flavor")]
+                problem = missing if known is None else flavor_problem(known.spec, _memory(config), config.mode)
+                return [Problem(message=problem, field="flavor")] if problem else []
     except KubeError as error:
         return [Problem(message=str(error), field="credential")]
     assert not isinstance(config.flavor, str)
+    if problem := flavor_problem(config.flavor, _memory(config), config.mode):
+        return [Problem(message=problem, field="flavor")]
     findings = dialect.missing(manifests.flavor(dialect, "flavor", config.namespace, config.flavor))
     return [
         Problem(
@@ -239,3 +262,9 @@ def flavor_problems(blueprint: BlueprintView) -> list[Problem]:
         )
         for path in (*findings.unknown, *findings.missing, *findings.invalid)
     ]
+
+
+def _memory(config: Config) -> int | None:
+    """Return the least memory of the cards that the config requires, in GiB; None if it says nothing about it."""
+    given = config.card.get("memory_gib")
+    return given if type(given) is int else usual_memory_gib(str(config.card.get("model") or ""))

@@ -6,16 +6,31 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
+from blueprints.contract import Fields
 from blueprints.dpf import Server
 from blueprints.dpf.phases import LIMIT, LIMITS
 from blueprints.dpuservices import ChartConfig
+from interfaces.dpu_services.credentials import LONGEST, SHORTEST
 
 _HUGEPAGES = re.compile(r"\Ahugepages=(\d{1,9})\Z")
 _SIZE = re.compile(r"\Ahugepagesz=(\d{1,6})([KMG])\Z", re.IGNORECASE)
 _UNIT = {"K": 1 / (1 << 20), "M": 1 / 1024, "G": 1.0}
 _DEFAULT_PAGE_GIB = 2 / 1024
+
+
+class CredentialConfig(Fields):
+    """Credentials for the DPU cluster, which owners of leases may request."""
+
+    namespace: str = Field(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        description="Namespace set aside for the Secrets with credentials, and of the same name in the DPU clusters, "
+        "for their accounts. Nothing else may be in either.",
+    )
+    longest: int = Field(
+        default=3600, ge=SHORTEST, le=LONGEST, description="Seconds for which a credential may be valid at most."
+    )
 
 
 class Config(Server):
@@ -42,11 +57,35 @@ class Config(Server):
     charts: tuple[ChartConfig, ...] = Field(
         default=(), max_length=200, description="Charts that owners of leases may install as services on their DPU."
     )
+    park: Literal["power_off", "wipe", "reimage", "leave"] = Field(
+        default="leave",
+        description="What is done to a card after its DPU, because DPF lets its system run on: `power_off` or `wipe` "
+        "it by its BMC, `reimage` it with park_image, or `leave` it.",
+    )
+    park_image: str = Field(
+        default="", max_length=2000, description="Address of the BFB image for `reimage`. Empty: that of `image`."
+    )
+    park_timeout: float = Field(
+        default=3600.0, gt=0, le=86_400, description="Seconds after which a card that cannot be parked is quarantined."
+    )
+    root: bool = Field(
+        default=False,
+        description="Whether owners of leases can become root on the DPU, by its flavor, image or charts. The card is "
+        "then installed anew after each lease.",
+    )
+    drift: Literal["report", "restore"] = Field(
+        default="report", description="What is done if somebody else has changed a field that Drydock has written."
+    )
+    credentials: CredentialConfig | None = Field(
+        default=None, description="Whether and how owners may request credentials; by default they may not."
+    )
     reimage: int = Field(default=1, ge=0, le=5, description="How often a failed installation is begun anew.")
 
-    @field_validator("image")
+    @field_validator("image", "park_image")
     @classmethod
-    def _is_bfb(cls, value: str) -> str:
+    def _is_bfb(cls, value: str, info: ValidationInfo) -> str:
+        if not value and info.field_name == "park_image":
+            return value
         if not value.startswith(("http://", "https://")) or not value.endswith(".bfb"):
             raise ValueError("Must begin with http:// or https:// and end in .bfb.")
         return value
@@ -55,6 +94,12 @@ class Config(Server):
     def _flavor_can_be_used(self) -> Self:
         if isinstance(self.flavor, str) and not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", self.flavor):
             raise ValueError("flavor: the name of a DPUFlavor has lower-case letters, digits, hyphens and dots.")
+        return self
+
+    @model_validator(mode="after")
+    def _credentials_are_apart(self) -> Self:
+        if self.credentials is not None and self.credentials.namespace == self.namespace:
+            raise ValueError("credentials.namespace: it must not be the namespace of the DPF objects.")
         return self
 
     def limit(self, phase: str) -> float:
@@ -82,3 +127,18 @@ def hugepages_gib(flavor: Mapping[str, Any]) -> float:
         elif found := _HUGEPAGES.match(str(one)):
             total += int(found[1]) * size
     return total
+
+
+def flavor_problem(flavor: Mapping[str, Any], memory_gib: int | None, mode: str) -> str:
+    """Return why a flavor must not be installed on a card with this memory, in this mode; empty if it may.
+
+    DPUFlavors have `dpuMode` in some versions of DPF.
+    """
+    pages = hugepages_gib(flavor)
+    if memory_gib and pages >= memory_gib:
+        sizes = f"The flavor sets aside {pages:g} GiB as huge pages, and the card has {memory_gib} GiB."
+        return f"{sizes} It would not boot."
+    wanted = flavor.get("dpuMode")
+    if isinstance(wanted, str) and wanted and wanted != mode:
+        return f"The flavor puts cards into mode {wanted}, and `mode` of the blueprint is {mode}."
+    return ""

@@ -12,25 +12,27 @@ from typing import ClassVar
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLease
-from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step
-from blueprints.dpf import DpuAttributes, DpuRequirements, delete_ours, owned
+from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
+from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step, Updates
 from blueprints.dpf import config as server
+from blueprints.dpf import delete_ours, owned
+from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.phases import LIMIT
-from blueprints.dpf.requirements import MATCHES, of_card
 from blueprints.dpf.services import KIND as SERVICE
-from blueprints.dpu.dpf import actions, leasing, provisioning
+from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, revocation, updating
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
-from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
+from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem
 from interfaces.dpu_services import DpuServices
 
 _LONG = 7 * 86_400.0
+_WAKING = 900.0
 _REMOVAL = 1800.0
 """Seconds for which a new lease waits until the services of former ones are gone."""
 
 
-class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
+class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
     """A DPUSet of DPF that selects exactly one card. A lease on it has services: DPUServices on its node."""
 
     name: ClassVar[str] = "dpf"
@@ -40,7 +42,10 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
     needs: ClassVar[tuple[str, ...]] = (actions.CARD_TYPE, actions.CLUSTER_TYPE, actions.IMAGE_TYPE)
     idle_timeout: ClassVar[dt.timedelta | None] = None
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
-    operator_facts: ClassVar[frozenset[str]] = frozenset({"flavor_object", "set"})
+    replaces: ClassVar[bool] = True
+    operator_facts: ClassVar[frozenset[str]] = frozenset(
+        {"flavor_object", "set", drift.FACT, drift.RESTORED, parking.FAILED}
+    )
 
     def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:
         """Return the DPU that the config describes, if it can meet the request. Its card is found by the build."""
@@ -68,6 +73,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
             Step(name="lock", act=actions.lock_card),
             Step(name="compatible", act=actions.check_compatible),
             Step(name="hold", act=actions.hold_host, deadline=_LONG),
+            Step(name="wake", act=parking.wake, deadline=_WAKING),
             Step(name="flavor", act=actions.create_flavor),
             # From the set on, DPF may write to the card at any time, and its host must not be rebooted meanwhile.
             Step(name="set", act=actions.create_set, interruptible=False),
@@ -79,16 +85,27 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
         """Return the plan that removes what former leases have left, and opens the DPU to services of the lease."""
         return (
             Step(name="former", act=leasing.remove_former, deadline=_REMOVAL),
+            Step(name="credentials", act=revocation.revoke_former, deadline=_REMOVAL),
             Step(name="services", act=leasing.open_to_lease),
         )
 
     def deactivate(self) -> Plan:
-        """Return the plan that removes the services of the lease."""
-        return (Step(name="services", act=leasing.remove_own, deadline=_LONG),)
+        """Return the plan that removes the credentials and services of the lease."""
+        return (
+            Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
+            Step(name="services", act=leasing.remove_own, deadline=_LONG),
+        )
+
+    def reusable_after(self, lease: LeaseView) -> bool:
+        """Return whether another owner may get the DPU: not after one who could be root on it."""
+        return not (lease.resource.blueprint.config.root or lease.facts.get(leasing.ROOT))
 
     def hand_over(self) -> Plan:
-        """Return the plan that leaves the services to the new owner."""
-        return (Step(name="services", act=leasing.keep_services),)
+        """Return the plan that leaves the services to the new owner, but no credential that the former one knows."""
+        return (
+            Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
+            Step(name="services", act=leasing.keep_services),
+        )
 
     def interfaces(self) -> Mapping[str, Opener]:
         """Return the function that opens the services of a lease."""
@@ -96,25 +113,42 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists):
 
     def check(self) -> Plan:
         """Return the plan that reads whether the DPU is ready, and removes services of leases that are over."""
-        return (Step(name="look", act=actions.look),)
+        return (Step(name="look", act=health.look),)
+
+    def update(self) -> Plan:
+        """Return the plan that changes the labels of the DPU's node. For anything else, the DPU is replaced."""
+        return (Step(name="labels", act=updating.relabel),)
+
+    def disruption(self, before: schema.Config | None, after: schema.Config) -> str:
+        """Return which fields change for which the DPU is installed anew."""
+        return updating.disruption(before, after)
 
     def destroy(self) -> Plan:
-        """Return the plan that deletes our objects, and waits until DPF has removed the DPU and its node."""
+        """Return the plan that deletes our objects, waits until DPF has removed the DPU, and parks the card."""
         return (
-            Step(name="services", act=leasing.remove_former, deadline=_LONG),
-            Step(name="set", act=delete_ours("DPUSet"), deadline=_LONG),
-            Step(name="dpu", act=actions.wait_until_removed, deadline=_LONG),
-            Step(name="flavor", act=delete_ours("DPUFlavor"), deadline=_LONG),
+            Step(name="services", act=leasing.remove_former, deadline=actions.HANGS),
+            Step(name="credentials", act=revocation.revoke_former, deadline=actions.HANGS),
+            Step(name="set", act=actions.delete_sets, deadline=actions.HANGS),
+            Step(name="dpu", act=actions.wait_until_removed, deadline=actions.HANGS),
+            *parking.plan(),
+            Step(name="flavor", act=delete_ours("DPUFlavor"), deadline=actions.HANGS),
             # A request that was on its way when the lease ended may have written one meanwhile.
-            Step(name="late", act=leasing.remove_former, deadline=_LONG),
+            Step(name="late", act=leasing.remove_former, deadline=actions.HANGS),
+            Step(name="late_credentials", act=revocation.revoke_former, deadline=actions.HANGS),
         )
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Return the DPUSets and DPUFlavors of this installation. DPUServices end with the DPU of their proof."""
+        """Return the DPUSets and DPUFlavors of this installation. Others end with the DPU of their proof."""
         return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used, has DPF, and can express flavor and services."""
-        kinds = ("DPUSet", "DPUFlavor", "DPU", *((SERVICE,) if blueprint.config.charts else ()))
+        kinds = (
+            "DPUSet",
+            "DPUFlavor",
+            "DPU",
+            *((SERVICE,) if blueprint.config.charts else ()),
+            *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
+        )
         found = server.problems(blueprint, kinds)
-        return found or actions.flavor_problems(blueprint)
+        return found or [*actions.flavor_problems(blueprint), *parking.problems(blueprint)]

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from blueprints.answers import Answer, Json, Ready, Wait
-from blueprints.dpf import Site, kube_told, opened, services
+from blueprints.dpf import Site, credentials, kube_told, opened, services
 from blueprints.kube import Object, RequestForbidden, label_value, proof_labels, selector
 from blueprints.specs import Spec
+from drydock.core import clock
 
 PROOF = "dpu_services"
 """The secret of a lease with the labels that prove that an object belongs to its DPU."""
+ROOT = "root"
+"""The fact of a lease whether its owner could be root when it began. The config may say something else at its end."""
 _PAUSE = 2.0
 
 
@@ -36,7 +39,7 @@ def remove_own(spec: Spec, memo: Json) -> Answer:
 def open_to_lease(spec: Spec, memo: Json) -> Answer:
     """Store what the interface needs in order to write objects of this DPU for this lease."""
     assert spec.lease is not None
-    return Ready(facts={"services": spec.lease.key}, secrets={PROOF: proof_labels(spec.tags)})
+    return Ready(facts={"services": spec.lease.key, ROOT: spec.config.root}, secrets={PROOF: proof_labels(spec.tags)})
 
 
 def keep_services(spec: Spec, memo: Json) -> Answer:
@@ -45,14 +48,21 @@ def keep_services(spec: Spec, memo: Json) -> Answer:
 
 
 def remove_strays(site: Site, spec: Spec) -> list[str]:
-    """Begin to remove services of the DPU whose leases do not hold it any more. Return the names of their objects."""
-    found = _found(site, spec, {})
+    """Begin to remove services and credentials of the DPU whose leases do not hold it any more, or that have expired.
+
+    Return the names of their objects.
+    """
+    services_found, requests = _found(site, spec, {}), found_requests(site, spec, {})
     # Read after the listing: whatever was listed had a lease then, or none any more.
     holders = {label_value(key) for key in spec.resource.holders()}
-    strays = [one for one in found if one.labels.get(services.LEASE) not in holders and not one.deleting]
-    for one in strays:
-        site.cluster.delete(site.dialect.type(services.KIND), one.name, one.namespace, uid=one.uid)
-    return [one.name for one in strays]
+    now, removed = clock.now(), []
+    for kind, found in ((services.KIND, services_found), (credentials.KIND, requests)):
+        for one in found:
+            over = kind == credentials.KIND and credentials.until(one) <= now
+            if not one.deleting and (over or one.labels.get(services.LEASE) not in holders):
+                site.cluster.delete(site.dialect.type(kind), one.name, one.namespace, uid=one.uid)
+                removed.append(one.name)
+    return removed
 
 
 def _removed(site: Site, spec: Spec, labels: Mapping[str, str], memo: Json) -> Answer:
@@ -70,17 +80,26 @@ def _removed(site: Site, spec: Spec, labels: Mapping[str, str], memo: Json) -> A
     return Wait(after=_PAUSE, memo=memo, sentence=f"DPUService {left[0].name} is being deleted.{kept}{more}")
 
 
-def _found(site: Site, spec: Spec, labels: Mapping[str, str]) -> tuple[Object, ...]:
-    """Return the DPUServices with the proof of the DPU and these labels.
+def found_requests(site: Site, spec: Spec, labels: Mapping[str, str]) -> tuple[Object, ...]:
+    """Return the DPUServiceCredentialRequests with the proof of the DPU and these labels."""
+    return _listed(site, credentials.KIND, labels, needed=spec.config.credentials is not None)
 
-    An account that may not list DPUServices has created none; its role is from before blueprints had charts.
+
+def _found(site: Site, spec: Spec, labels: Mapping[str, str]) -> tuple[Object, ...]:
+    """Return the DPUServices with the proof of the DPU and these labels."""
+    return _listed(site, services.KIND, labels, needed=bool(spec.config.charts))
+
+
+def _listed(site: Site, kind: str, labels: Mapping[str, str], *, needed: bool) -> tuple[Object, ...]:
+    """Return the objects of a kind with the proof of the DPU and these labels.
+
+    An account that may not list them has created none; its role is from before blueprints could allow them.
     """
-    if not site.dialect.has(services.KIND):
+    if not site.dialect.has(kind):
         return ()
-    type_ = site.dialect.type(services.KIND)
     try:
-        return site.cluster.list(type_, site.namespace, labels=selector({**site.proof, **labels}))
+        return site.cluster.list(site.dialect.type(kind), site.namespace, labels=selector({**site.proof, **labels}))
     except RequestForbidden:
-        if spec.config.charts:
+        if needed:
             raise
         return ()

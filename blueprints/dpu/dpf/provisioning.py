@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from dataclasses import dataclass
 
-from blueprints.answers import Answer, Failed, Hold, Json, Maintenance, Need, Ready, Scope, Wait
+from blueprints.answers import Answer, Failed, Health, Hold, Json, Maintenance, Need, Ready, Scope, Wait
 from blueprints.dpf import Site, kube_told, opened
-from blueprints.dpf.phases import HOLD, REBOOT, Progress, Task, held, progress
+from blueprints.dpf.phases import HOLD, REBOOT, Blame, Progress, Task, blame, held, progress
 from blueprints.dpu.dpf.actions import CARD, HOST
 from blueprints.dpu.dpf.config import Config
-from blueprints.kube import Object
+from blueprints.kube import Object, RequestForbidden
 from blueprints.specs import Spec
 from drydock.core import clock
 
@@ -34,15 +35,16 @@ def provision(spec: Spec, memo: Json) -> Answer:
         now = progress(seen.dpu, seen.node, seen.maintenance)
         memo = _timed(memo, now)
         if now.task is Task.DONE:
-            return Ready(facts={"phase": now.phase})
+            # Whatever ran on the card before, this does now.
+            return Ready(facts={"phase": now.phase}, carrier_health=Health())
         if now.task is Task.FAILED:
             return _again(site, spec, memo, seen, now)
         if now.task is Task.HOLD:
             _release_hold(site, seen)
-            return _waits(spec, memo, now)
+            return _waits(site, spec, memo, seen, now)
         if now.task is Task.REBOOT:
             return _reboot(site, spec, memo, seen, now)
-        return _waits(spec, memo, now)
+        return _waits(site, spec, memo, seen, now)
 
 
 def _seen(site: Site) -> Seen:
@@ -65,13 +67,13 @@ def _timed(memo: Json, now: Progress) -> Json:
     return {**memo, "phase": now.phase, "since": clock.now().isoformat(), "percent": percent}
 
 
-def _waits(spec: Spec, memo: Json, now: Progress) -> Answer:
+def _waits(site: Site, spec: Spec, memo: Json, seen: Seen, now: Progress) -> Answer:
     config: Config = spec.config
     lasted = (clock.now() - dt.datetime.fromisoformat(memo["since"])).total_seconds()
     if lasted > config.limit(now.phase):
         what = f"phase {now.phase}" if now.phase else "no DPU"
         message = f"DPF was in {what} for {lasted:.0f} s; the limit is {config.limit(now.phase):.0f} s. {now.sentence}"
-        return Failed(scope=Scope.OFFER, code="phase_limit", message=message)
+        return _failed(site, spec, seen, now, code="phase_limit", message=message)
     return Wait(after=_LOOK, memo=memo, percent=memo["percent"], sentence=now.sentence)
 
 
@@ -100,20 +102,41 @@ def _reboot(site: Site, spec: Spec, memo: Json, seen: Seen, now: Progress) -> An
         return Need(maintenance=wanted)
     if seen.node is not None and REBOOT in seen.node.annotations:
         site.cluster.annotate(site.dialect.type("DPUNode"), seen.node, {REBOOT: None})
-    return _waits(spec, memo, now)
+    return _waits(site, spec, memo, seen, now)
 
 
 def _again(site: Site, spec: Spec, memo: Json, seen: Seen, now: Progress) -> Answer:
-    """Delete a DPU whose installation failed, so that DPF begins anew, at most as often as the config says."""
+    """Delete a DPU whose installation failed, so that DPF begins anew, at most as often as the config says.
+
+    `Error` is final in DPF. An image or a flavor that failed fails again, so nothing is begun anew with it.
+    """
     assert seen.dpu is not None
     done = int(memo.get("reimaged", 0))
     if memo.get("failed") != seen.dpu.uid:
-        if done >= spec.config.reimage:
+        if done >= spec.config.reimage or _blamed(site, spec, seen.dpu, now) is Blame.IMAGE:
             times = f" after {done + 1} attempts" if done else ""
             message = f"DPF could not install the card{times}. {now.sentence}"
-            return Failed(scope=Scope.OFFER, code="dpu_error", message=message)
+            return _failed(site, spec, seen, now, code="dpu_error", message=message)
         # The uid is committed before the DPU is deleted, so that each failed DPU is counted and deleted once.
         memo = {**memo, "failed": seen.dpu.uid, "reimaged": done + 1}
         return Wait(after=0.0, memo=memo, percent=memo["percent"], sentence=now.sentence)
     site.cluster.delete(site.dialect.type("DPU"), seen.dpu.name, seen.dpu.namespace, uid=seen.dpu.uid)
-    return _waits(spec, memo, now)
+    return _waits(site, spec, memo, seen, now)
+
+
+def _failed(site: Site, spec: Spec, seen: Seen, now: Progress, *, code: str, message: str) -> Failed:
+    """Return the failure of an installation: of the image or flavor, of the card, or of neither."""
+    found = _blamed(site, spec, seen.dpu, now) if seen.dpu is not None else Blame.OTHER
+    if found is Blame.IMAGE:
+        cure = "The image or the flavor is at fault, not the card: correct `image` or `flavor` of the blueprint."
+        return Failed(scope=Scope.BLUEPRINT, code=f"{code}_image", message=f"{message} {cure}")
+    return Failed(scope=Scope.OFFER, code=code, message=message, quarantines_carrier=found is Blame.CARD)
+
+
+def _blamed(site: Site, spec: Spec, dpu: Object, now: Progress) -> Blame:
+    image, flavor = str(dpu.spec.get("bfb") or ""), str(dpu.spec.get("dpuFlavor") or "")
+    with suppress(RequestForbidden):  # the role is of an older version, which did not read images
+        known = site.find("BFB", image) if image else None
+        if image and (known is None or known.phase in ("Error", "Deleting")):
+            return Blame.IMAGE
+    return blame(dpu, now.phase, tuple(filter(None, (image, flavor))))

@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
-from blueprints.dpf import Site, services, site_of
-from blueprints.dpf.access import forget
+from blueprints.dpf import Site, services
 from blueprints.dpu.dpf.actions import CLUSTER, kubeconfig_of
+from blueprints.dpu.dpf.connection import Connected, seconds_of
+from blueprints.dpu.dpf.credentials import DpfCredentials
 from blueprints.dpu.dpf.leasing import PROOF
 from blueprints.dpuservices import allowed
 from blueprints.kube import (
     POD,
-    ApiUnavailable,
-    FieldsDropped,
     Json,
     KubeError,
-    ManagerConflict,
     Object,
     ObjectAbsent,
     ObjectChanged,
     ObjectExists,
-    ObjectRefused,
     connect,
     has_labels,
     selector,
 )
 from blueprints.kube import read as read_credential
 from blueprints.specs import LeaseView
-from drydock.core.errors import Conflict, InvalidRequest
+from drydock.core.errors import Conflict
 from interfaces.contract import Interface
 from interfaces.deadline import Deadline
 from interfaces.dpu_services import Deployed, DpuServices, Service, ServiceBackend
-from interfaces.errors import ServiceChanged, Unreachable
+from interfaces.dpu_services.credentials import LONGEST
+from interfaces.errors import ServiceChanged
 
-_CALL = 10.0
 _ATTEMPTS = 4
 """Attempts at a write, while the status of the object changes."""
 _MOST_PODS = 250
 _LONGEST = 500
 
 
-class DpfServices(ServiceBackend):
+class DpfServices(Connected, ServiceBackend):
     """The services of one lease on a DPU, and its pods in the DPU cluster."""
-
-    def __init__(self, lease: LeaseView, proof: Mapping[str, str]) -> None:
-        self._lease, self._proof = lease, dict(proof)
-
-    @property
-    def _labels(self) -> dict[str, str]:
-        return {**self._proof, **services.labels_of(self._lease.key)}
 
     def list(self, deadline: Deadline) -> Sequence[Deployed]:
         """Return the services of the lease, sorted by name."""
@@ -169,49 +158,24 @@ class DpfServices(ServiceBackend):
             kubeconfig, problem = kubeconfig_of(site, held)
             if problem:
                 return (), problem
-            with connect(read_credential({"kubeconfig": kubeconfig}), deadline=_call(deadline)) as cluster:
+            with connect(read_credential({"kubeconfig": kubeconfig}), deadline=seconds_of(deadline)) as cluster:
                 wanted = selector(services.labels_of(self._lease.key))
                 return cluster.page(POD, site.namespace, labels=wanted, limit=_MOST_PODS).items, ""
         except KubeError as error:
             return (), error.message[:_LONGEST]
 
-    @contextmanager
-    def _opened(self, deadline: Deadline) -> Iterator[Site]:
-        """Open a connection to the API server. Its errors become those of the interface."""
-        deadline.check("Reaching the API server")
-        with _told(), site_of(self._lease.resource.blueprint, self._proof, deadline=_call(deadline)) as site:
-            try:
-                yield site
-            except (FieldsDropped, ObjectRefused):
-                forget(site.cluster.where)
-                raise
-
-
-def _call(deadline: Deadline) -> float:
-    """Return the seconds that one call may take, of which an operation makes several."""
-    return min(_CALL, max(1.0, deadline.remaining / 3))
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Raise errors of an API server as those of the interface."""
-    try:
-        yield
-    except ApiUnavailable as error:
-        raise Unreachable(error.message[:_LONGEST]) from error
-    except ManagerConflict as error:
-        raise Conflict(error.message[:_LONGEST]) from error
-    except (FieldsDropped, ObjectRefused) as error:
-        raise InvalidRequest(error.message[:_LONGEST]) from error
-
 
 def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:
-    """Open the services of a lease, with the charts that the config of its blueprint allows. Raises Conflict."""
+    """Open the services of a lease, with what the config of its blueprint allows. Raises Conflict."""
     proof = lease.secrets.get(PROOF)
     if not proof:
         raise Conflict(
             "This lease began under a version of Drydock that could not install services on its DPU.",
             hint="Release it, and request a new one.",
         )
-    charts = allowed(lease.resource.blueprint.config.charts)
-    return DpuServices.beside(DpfServices(lease, proof), still_mine=still_mine, allowed=charts)
+    config = lease.resource.blueprint.config
+    return DpuServices.beside(
+        DpfServices(lease, proof), still_mine=still_mine, allowed=allowed(config.charts),
+        credentials=DpfCredentials(lease, proof) if config.credentials is not None else None,
+        longest=config.credentials.longest if config.credentials is not None else LONGEST,
+    )  # fmt: skip

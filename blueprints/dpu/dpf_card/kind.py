@@ -16,16 +16,17 @@ from blueprints.answers import Json, Ready
 from blueprints.bluefield import MATCHES, CardAttributes, CardRequirements
 from blueprints.bluefield.cards import DPF as VIA_DPF
 from blueprints.contract import Discovers, Kind, Plan, Step
-from blueprints.dpf import Server, cards, dialect_of
+from blueprints.dpf import bmc, cards, dialect_of
 from blueprints.dpf import config as server
 from blueprints.dpf.access import INSTALLATION
 from blueprints.dpf.cards import Card
 from blueprints.identities import real
-from blueprints.kube import Object, connect
+from blueprints.kube import KubeError, Object, connect
+from blueprints.matching import Match
 from blueprints.specs import BlueprintView, Draft, HostView, Problem
 
 
-class Config(Server):
+class Config(bmc.WithBmcs):
     """Config of a blueprint of kind dpf_card."""
 
     hosts: Mapping[str, str] = Field(
@@ -41,15 +42,29 @@ class Config(Server):
     ports: int = Field(default=2, ge=1, le=4, description="Network ports of a card.")
 
 
+class Attributes(CardAttributes):
+    """Attributes of a card that DPF manages."""
+
+    parks: list[str] | None = Field(
+        default=None, description="Ways in which the card can be parked: leave, reimage, power_off, wipe."
+    )
+
+
+class Requirements(CardRequirements):
+    """Requirements that a lease may set for a card."""
+
+    parks: str | None = Field(default=None, description="A way in which the card must be possible to park.")
+
+
 class DpfCard(Kind, Discovers):
     """The cards that DPUDevices or labels of Nodes describe."""
 
     name: ClassVar[str] = "dpf_card"
     resource_type: ClassVar[str] = "dpu_card"
-    Config, Requirements, Attributes = Config, CardRequirements, CardAttributes
-    matches = MATCHES
+    Config, Requirements, Attributes = Config, Requirements, Attributes
+    matches = (*MATCHES, Match("parks", "contains", "parks"))
     discovery_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
-    operator_facts: ClassVar[frozenset[str]] = frozenset({"node_labels", "card_labels"})
+    operator_facts: ClassVar[frozenset[str]] = frozenset({"node_labels", "card_labels", bmc.BMC})
 
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
         """Return the cards that DPF knows. Raises KubeError."""
@@ -66,8 +81,16 @@ class DpfCard(Kind, Discovers):
         return (Step(name="leave", act=lambda spec, memo: Ready()),)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Check that the API server can be used and has DPF."""
-        return server.problems(blueprint, ("DPU", "DPUSet"))
+        """Check that the API server can be used and has DPF, and which cards can be parked by their BMCs."""
+        if found := server.problems(blueprint, ("DPU", "DPUSet")):
+            return found
+        config: Config = blueprint.config
+        try:
+            with connect(blueprint.credentials[config.credential]) as cluster:
+                there = cards.all_cards(cluster, dialect_of(cluster), config.namespace, config.nodes)
+        except KubeError as error:
+            return [Problem(message=str(error), field="credential")]
+        return bmc.problems(blueprint, there)
 
 
 def _draft(
@@ -79,6 +102,7 @@ def _draft(
     found: Json = {
         "model": card.model or None, "memory_gib": memory, "ports": config.ports, "host": name or None,
         "serial": card.serial or None, "part_number": card.opn or None, "via": VIA_DPF,
+        "parks": bmc.ways(config, card),
     }  # fmt: skip
     return Draft(
         name=card.name, identity=card.identity, identities=real({"serial": card.serial}) if card.serial else (),
@@ -101,10 +125,5 @@ def _ambiguous(card: Card, among: Sequence[Card]) -> str:
 
 def _foreign(card: Card, dpus: Sequence[Object]) -> str:
     """Return why a card cannot be used because somebody else has a DPU on it; empty if nobody has."""
-    for dpu in dpus:
-        on_device = dpu.spec.get("dpuDeviceName") == card.name
-        pci = dpu.spec.get("pciAddress") or dpu.labels.get(f"{cards.GROUP}dpu-pciAddress")
-        on_node = dpu.spec.get("nodeName") == card.node and pci == card.pci
-        if (on_device or on_node) and INSTALLATION not in dpu.labels:
-            return f"DPU {dpu.name} of somebody else is on the card."
-    return ""
+    others = (dpu for dpu in cards.dpus_on(card.facts(), dpus) if INSTALLATION not in dpu.labels)
+    return next((f"DPU {dpu.name} of somebody else is on the card." for dpu in others), "")

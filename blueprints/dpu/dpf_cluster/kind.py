@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import ClassVar
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Health, Ready
-from blueprints.contract import Discovers, Fields, Kind, Plan, Step
+from blueprints.answers import Health
+from blueprints.contract import Discovers, Fields, Kind, Plan, Step, Updates
 from blueprints.dpf import Server, dialect_of
 from blueprints.dpf import config as server
+from blueprints.dpu.dpf_cluster import labels
 from blueprints.kube import Object, connect
 from blueprints.matching import Match
 from blueprints.specs import BlueprintView, Draft, Problem
 
 _NODES = 1000
 """Nodes of a cluster that does not say how many it may have (the default of the CRD)."""
+_LONG = 7 * 86_400.0
 
 
 class Config(Server):
@@ -27,6 +30,30 @@ class Config(Server):
     only: tuple[str, ...] = Field(
         default=(), description="Names of the clusters to lease. Empty: all of the namespace."
     )
+    labels: Mapping[str, str] = Field(
+        default={}, max_length=32, description="Labels that Drydock keeps on the DPUClusters, for selectors of DPF."
+    )
+
+    @field_validator("labels")
+    @classmethod
+    def _names(cls, given: Mapping[str, str]) -> Mapping[str, str]:
+        """Check the labels as Kubernetes does, and refuse those that DPF, Kubernetes or Drydock itself writes."""
+        for key, value in given.items():
+            prefix, slash, name = key.rpartition("/")
+            if not _NAME.match(name) or (slash and not _PREFIX.match(prefix)):
+                raise ValueError(f"{key!r} is not a valid name of a label.")
+            if value and not _NAME.match(value):
+                raise ValueError(f"The value of the label {key!r} is not valid.")
+            if _RESERVED.search(prefix) or name.startswith("drydock-"):
+                raise ValueError(f"The label {key!r} is written by DPF, Kubernetes or Drydock itself.")
+        return given
+
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
+_PREFIX = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
+_RESERVED = re.compile(r"(^|\.)(nvidia\.com|kubernetes\.io|k8s\.io)\Z")
+"""Prefixes of labels that DPF and Kubernetes write
+(https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set)."""
 
 
 class Attributes(Fields):
@@ -43,8 +70,8 @@ class Requirements(Fields):
     manager: str | None = Field(default=None, description="What runs its control plane: kamaji, static or another.")
 
 
-class DpfCluster(Kind, Discovers):
-    """The DPUClusters of a namespace."""
+class DpfCluster(Kind, Discovers, Updates):
+    """The DPUClusters of a namespace. Changed labels are written while DPUs are in them, as they disturb none."""
 
     name: ClassVar[str] = "dpf_cluster"
     resource_type: ClassVar[str] = "dpu_cluster"
@@ -58,18 +85,27 @@ class DpfCluster(Kind, Discovers):
         with connect(blueprint.credentials[config.credential]) as cluster:
             dialect = dialect_of(cluster)
             found = cluster.list(dialect.type("DPUCluster"), config.namespace)
-        return [_draft(one) for one in found if not config.only or one.name in config.only]
+        return [_draft(one, config.labels) for one in found if not config.only or one.name in config.only]
+
+    def update(self) -> Plan:
+        """Return the plan that writes the labels of the config, and removes those of an earlier one."""
+        return (Step(name="label", act=labels.write, deadline=_LONG),)
+
+    def disruption(self, before: Any, after: Any) -> str:
+        """Return an empty string: nothing in the config disturbs the DPUs in a cluster."""
+        return ""
 
     def destroy(self) -> Plan:
-        """Return the plan that hands the cluster back. It was not built by us, so it is left as it is."""
-        return (Step(name="leave", act=lambda spec, memo: Ready()),)
+        """Return the plan that hands the cluster back: it was not built by us, so only our labels are removed."""
+        return (Step(name="leave", act=labels.remove, deadline=_LONG),)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used and has DPF."""
         return server.problems(blueprint, ("DPUCluster",))
 
 
-def _draft(found: Object) -> Draft:
+def _draft(found: Object, wanted: Mapping[str, str]) -> Draft:
+    lacking = sorted(name for name, value in wanted.items() if found.labels.get(name) != value)
     size = found.spec.get("maxNodes")
     return Draft(
         name=found.name, identity=f"{found.namespace}/{found.name}",
@@ -80,6 +116,7 @@ def _draft(found: Object) -> Draft:
             "version": str(found.status.get("version") or found.spec.get("version") or ""),
         },
         refused=f"DPUCluster {found.name} is being deleted." if found.deleting else "", health=_health(found),
+        outdated=f"DPUCluster {found.name} lacks the labels {', '.join(lacking)}." if lacking else "",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from drydock.cli.dpu.credentials import add_credentials
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit import output
 from drydock.cli.toolkit.exits import guarded
@@ -27,6 +28,7 @@ def add_dpu(app: typer.Typer) -> None:
     for name, command in (("apply", apply), ("list", list_), ("show", show), ("remove", remove)):
         services.command(name)(command)
     group.add_typer(services, name="services")
+    add_credentials(group)
     app.add_typer(group, name="dpu", rich_help_panel="Work")
 
 

@@ -175,7 +175,7 @@ OF_LIST = {
     "credential": ("credentials", "credential.add"), "job": ("jobs",), "rememberederror": ("attention",),
     "run": ("attention",), "worker": ("workers", "doctor"), "installation": ("installation", "doctor"),
     "leasegroup": ("leases",), "share": ("leases", "resources"), "slotlock": ("leases",), "debt": ("resources",),
-    "loginattempt": ("attention",),
+    "loginattempt": ("attention",), "formerconfig": ("blueprints",),
     "failure": ("attention", "resources"),
     "capacity": ("resources",), "part": ("resources",), "finding": ("resources",),
     "resourceidentity": ("resources",), "resourcecredential": ("resources",),

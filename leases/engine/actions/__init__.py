@@ -1,3 +1,3 @@
-"""Actions on resources: those that people request (on machines, and acts that kinds declare), and what steps need."""
+"""Actions on resources: on machines, acts that kinds declare, updates of leased resources, and what steps need."""
 
-__all__ = ["acts", "grants", "machines", "needs"]
+__all__ = ["acts", "grants", "machines", "needs", "updates"]

@@ -170,14 +170,20 @@ def _can(target: int, ability: type) -> bool:
 
 def _forbidden(target: int, current: Run) -> bool:
     """Return whether an operator has forbidden to reboot the target or a whole around it, and let the run say so."""
+    sentence = _reboots_forbidden(target)
+    if sentence:
+        Run.objects.filter(pk=current.pk).update(sentence=sentence)
+    return bool(sentence)
+
+
+def _reboots_forbidden(target: int) -> str:
+    """Return why the target waits if an operator has forbidden to reboot it or a whole around it; else empty."""
     sql = """
         SELECT name, no_reboots FROM leases_resource WHERE no_reboots <> ''
             AND (id = %s OR id IN (SELECT id FROM drydock_above(%s))) ORDER BY id LIMIT 1"""
     for name, reason in rows(sql, (target, target)):
-        sentence = f"Waits, because an operator forbids to reboot {name}: {reason}"
-        Run.objects.filter(pk=current.pk).update(sentence=sentence[:2000])
-        return True
-    return False
+        return f"Waits, because an operator forbids to reboot {name}: {reason}"[:2000]
+    return ""
 
 
 def _by_hand(target: int, current: Run, asked: dict[str, Any]) -> bool:
@@ -240,37 +246,72 @@ def _join(target: int, cycle: int, actions: Sequence[str]) -> None:
 
 
 _SWITCHING = ("power", "reboot", "retype")
+_DISTURBING = (*_SWITCHING, "update")
+_BEGUN = "(n.in_call OR n.position > 0 OR n.step <> '')"
 _STANDS_IN = f"""
-    SELECT n.sentence, r.name, b.kind, n.phase, n.wanted, n.position, n.uninterruptible
+    SELECT n.sentence, r.name, b.kind, n.phase, n.wanted, n.position, n.uninterruptible OR n.phase = 'update'
     FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id JOIN blueprints_blueprint b ON b.id = r.blueprint_id
-    WHERE n.id <> %(but)s AND (n.uninterruptible OR n.in_call) AND (
-        n.resource_id IN ({_BELOW}) OR EXISTS (SELECT FROM leases_lease c WHERE c.resource_id IN ({_BELOW})
+    WHERE n.id <> %(but)s AND (
+        n.uninterruptible OR n.in_call OR (n.phase = 'update' AND n.waits_for = '' AND {_BEGUN}))
+        AND (n.resource_id IN ({_BELOW}) OR EXISTS (SELECT FROM leases_lease c WHERE c.resource_id IN ({_BELOW})
             AND c.need <> '' AND c.state = 'active'
             AND (c.for_lease_id = n.lease_id OR (n.lease_id IS NULL AND c.for_resource_id = n.resource_id))))"""
-_BEING_SWITCHED = """
+_BEING_SWITCHED = f"""
     WITH mine AS (SELECT %(target)s::bigint AS id UNION SELECT c.resource_id FROM leases_lease c WHERE c.need <> ''
         AND c.state = 'active' AND (c.for_lease_id = %(lease)s OR c.for_resource_id = %(target)s))
-    SELECT r.name FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id
+    SELECT r.name, CASE n.phase WHEN 'update' THEN 'updated' ELSE 'switched' END
+    FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id
     WHERE n.id <> %(but)s AND n.lease_id IS NULL AND n.phase = ANY(%(phases)s)
-        AND (n.in_call OR n.position > 0 OR n.step <> '') AND n.resource_id IN (
+        AND (n.phase <> 'update' OR n.waits_for = '') AND {_BEGUN} AND n.resource_id IN (
             SELECT id FROM mine UNION SELECT a.id FROM mine m CROSS JOIN LATERAL drydock_above(m.id) a) LIMIT 1"""
 
 
 def why_not_now(current: Run, step: Step) -> str:
     """Return why a step must not begin now, or an empty string.
 
-    A machine is not switched off or rebooted while a step that cannot be interrupted runs in it, such as a flash, and
-    no such step begins while its machine is being switched. Call this after the beginning of the step was committed: if
-    two steps begin at the same time, at least one of them then sees the other.
+    A machine is not switched off, rebooted or updated while a step that cannot be interrupted runs in it, such as a
+    flash, and no such step begins while its machine is being switched or updated. A machine is not switched during an
+    update either. Call this after the beginning of the step was committed: if two steps begin at the same time, at
+    least one of them then sees the other.
     """
-    given = {"target": current.resource_id, "but": current.pk, "lease": current.lease_id, "phases": list(_SWITCHING)}
-    if current.phase in _SWITCHING and current.position == 0 and current.wanted.get("power") != "on":
+    given = {"target": current.resource_id, "but": current.pk, "lease": current.lease_id, "phases": list(_DISTURBING)}
+    begins = current.position == 0 and current.phase in _DISTURBING and current.wanted.get("power") != "on"
+    if begins:
         for sentence, name, kind, phase, wanted, position, begun in rows(_STANDS_IN, given):
             if begun or not _interruptible(kind, phase, read_json(wanted), position):
                 return f"Waits until {phase} of {name} can be interrupted. {sentence}".strip()
-    elif not step.interruptible:
-        for (name,) in rows(_BEING_SWITCHED, given):
-            return f"Waits until {name} has been switched."
+    if (begins and current.phase == Run.Phase.UPDATE) or not (begins or step.interruptible):
+        for name, what in rows(_BEING_SWITCHED, given):
+            return f"Waits until {name} has been {what}."
+    if current.position == 0 and _is_forced(current):
+        return _why_not_forced(current)
+    if current.position == 0 and current.lease_id is not None and current.resource.in_maintenance:
+        for (name,) in rows(_BEING_UPDATED, (current.resource_id,)):
+            return f"Waits until {name} has been updated."
+    return ""
+
+
+_BEING_UPDATED = f"""
+    SELECT r.name FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id WHERE n.resource_id = %s
+        AND n.lease_id IS NULL AND n.phase = 'update' AND n.wanted ? 'forced' AND {_BEGUN}"""
+_OF_LEASES = f"""
+    SELECT n.phase FROM leases_run n JOIN leases_share s ON s.lease_id = n.lease_id
+    WHERE s.resource_id = %s AND (n.memo <> '{{}}' OR {_BEGUN}) ORDER BY n.id LIMIT 1"""
+
+
+def _is_forced(current: Run) -> bool:
+    """Return whether a run is an update that disturbs leases because an operator forces it."""
+    wanted = current.wanted
+    return current.phase == Run.Phase.UPDATE and "forced" in wanted and bool(wanted.get("disruptive"))
+
+
+def _why_not_forced(current: Run) -> str:
+    """Return why a forced update must not begin yet: reboots are forbidden, or a step of a lease has begun."""
+    if said := _reboots_forbidden(current.resource_id):
+        return said
+    for (phase,) in rows(_OF_LEASES, (current.resource_id,)):
+        # Owners read this, and see no leases of others.
+        return f"Waits until {phase} of a lease on it has ended."
     return ""
 
 

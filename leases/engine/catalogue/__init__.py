@@ -1,3 +1,3 @@
-"""The catalogue: offers and prices, provider quotas, the schedule of polls, and drafts of machines based on offers."""
+"""The catalogue: offers, prices, provider quotas, the schedule of polls, drafts, and generations of blueprints."""
 
-__all__ = ["drafts", "offers", "poll_schedule", "provider_quotas"]
+__all__ = ["drafts", "generations", "offers", "poll_schedule", "provider_quotas"]

@@ -29,7 +29,7 @@ from interfaces.transport import Transport
 from leases import logins
 from leases.engine.core import installation
 from leases.engine.core.database import rows
-from leases.models import Debt, Lease, Resource, ResourceCredential, Run
+from leases.models import Debt, FormerConfig, Lease, Resource, ResourceCredential, Run
 from leases.validation.requests import invalid
 
 _LAST = """
@@ -445,6 +445,21 @@ def locks(**holder: int) -> dict[str, str]:
     """
     ((column, pk),) = holder.items()
     return dict(rows(f"SELECT name, value FROM leases_slotlock WHERE {column} = %s AND name <> ''", (pk,), hot=True))
+
+
+def restore_generation(run: Run) -> None:
+    """Give the blueprint of a run in memory the kind and config of the generation to which an update brings its resource.
+
+    An update ends as it began if the blueprint is changed meanwhile. The next one brings the resource to the new config,
+    which may disturb leases although this one does not.
+    """
+    blueprint = run.resource.blueprint
+    generation = run.wanted.get("generation", blueprint.generation)
+    if run.phase != Run.Phase.UPDATE or generation >= blueprint.generation:
+        return
+    former = FormerConfig.objects.filter(blueprint=blueprint, generation=generation).first()
+    if former is not None:
+        blueprint.kind, blueprint.config, blueprint.generation = former.kind, former.config, generation
 
 
 def spec(run: Run, *, deadline: float) -> Spec:

@@ -21,7 +21,7 @@ from drydock.core.errors import Busy, Conflict, NotAllowed, NotSupported
 from leases.engine.core import specs
 from leases.engine.core.database import leases_by_id, rows, run, short
 from leases.engine.core.runs import hints_for_holder, start, undo_activation, want_release
-from leases.engine.core.transitions import announce, record_event, take_out_of_service
+from leases.engine.core.transitions import announce, explain, record_event, take_out_of_service
 from leases.engine.lifecycle import release
 from leases.engine.placement import budgets, claims, quotas
 from leases.engine.placement.constraints import serves
@@ -55,10 +55,35 @@ def _activate(lease_id: int) -> None:
         hints_for_holder(lease_id)
 
 
+_AGAIN = "again"
+"""The argument of an activation that sets up an active lease again."""
+
+
+def set_up_again(current: Run, what: str) -> None:
+    """Activate the active leases on a resource again, after the run of a forced update that has disturbed them.
+
+    The leases that have a share of the resource must be locked.
+    """
+    if "forced" not in current.wanted or not current.wanted.get("disruptive"):
+        return
+    activates = isinstance(registry.kind(current.resource.blueprint.kind), Activates)
+    message = f"{current.resource.name} {what}."
+    found = Lease.objects.filter(resource=current.resource_id, state=LeaseState.ACTIVE).order_by("pk")
+    for lease_id in found.values_list("pk", flat=True):
+        if activates:
+            start(resource_id=current.resource_id, lease_id=lease_id, phase="activate", wanted={_AGAIN: True})
+            explain(lease_id, Reason.UPDATING, f"{message} The lease is being set up again.")
+        else:
+            explain(lease_id, Reason.READY, message)
+
+
 def activated(current: Run) -> None:
     """Make the lease active after its activation. If the lease was released meanwhile, undo the activation."""
     assert current.lease_id is not None
-    if _state(current.lease_id) == LeaseState.ACQUIRED and not current.cancel_wanted:
+    state = _state(current.lease_id)
+    if _AGAIN in current.wanted and state == LeaseState.ACTIVE and not current.cancel_wanted:
+        explain(current.lease_id, Reason.READY, f"The lease was set up again on {current.resource.name}.")
+    elif state == LeaseState.ACQUIRED and not current.cancel_wanted:
         _activate(current.lease_id)
         if current.lease is not None and current.lease.watched:
             hints.after_commit("watch", current.lease_id)
@@ -67,11 +92,20 @@ def activated(current: Run) -> None:
 
 
 def activation_failed(current: Run, answer: Failed) -> None:
-    """Undo a failed activation and clean up. Then place the lease on another resource."""
+    """Undo a failed activation and clean up. Then place the lease on another resource.
+
+    A lease that was active before an update of its resource is lost, and is served again if it asked for that.
+    """
     assert current.lease_id is not None
     message = f"Could not be set up on {current.resource.name}: {answer.message}"
     Lease.objects.filter(pk=current.lease_id).update(message=message)
     record_event("lease.activation_failed", message, lease_id=current.lease_id, resource_id=current.resource_id)
+    if _AGAIN in current.wanted and _state(current.lease_id) == LeaseState.ACTIVE:
+        eviction.evict(
+            current.lease_id, LeaseState.ACTIVE, current.resource_id, reason=Reason.ACTIVATION_FAILED, message=message,
+            stays=True,
+        )  # fmt: skip
+        return
     if unreachable.told_by(current, answer) and _state(current.lease_id) == LeaseState.ACQUIRED:
         _leave_silent(current, answer, message)
         return
@@ -176,7 +210,8 @@ _READ_STANDING = """
         l.for_lease_id IS NOT NULL OR l.for_resource_id IS NOT NULL,
         EXISTS (SELECT FROM leases_lease c WHERE c.for_lease_id = l.id
             AND c.state IN ('pending', 'acquired', 'active', 'released')),
-        EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id),
+        EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id OR (n.resource_id = l.resource_id
+            AND n.lease_id IS NULL AND n.phase = 'update' AND n.wanted ? 'forced')),
         EXISTS (SELECT FROM leases_job j WHERE j.lease_id = l.id AND j.ends_lease AND j.state IN ('pending', 'running'))
     FROM leases_lease l LEFT JOIN leases_resource r ON r.id = l.resource_id
     LEFT JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE l.id = %s"""

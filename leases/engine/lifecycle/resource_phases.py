@@ -10,7 +10,7 @@ from leases.engine.catalogue import offers
 from leases.engine.core.database import rows, run
 from leases.engine.core.runs import start
 from leases.engine.core.transitions import lock_holders, move_resource, record_event, take_out_of_service
-from leases.engine.lifecycle.lease_phases import begin_activation
+from leases.engine.lifecycle.lease_phases import begin_activation, set_up_again
 from leases.engine.resources import cleanup, eviction, maintenance, remembered_errors, retirement, unreachable
 from leases.engine.resources import failures as act_failures
 from leases.messaging import hints
@@ -213,22 +213,31 @@ def power_failed(current: Run, answer: Failed) -> None:
 
 
 def updated(current: Run) -> None:
-    """Record that the resource matches its blueprint again."""
+    """Record that the resource matches its blueprint again. Set up the leases again that the update has disturbed."""
     run(
         "UPDATE leases_resource r SET generation = %s, check_failures = 0, observed = 'ok' WHERE r.id = %s",
         (current.wanted.get("generation", current.resource.blueprint.generation), current.resource_id),
     )
     unreachable.clear(current.resource_id)
     maintenance.lift_unless_needed(current.resource_id)
+    act_failures.forget(current.resource_id, act=Run.Phase.UPDATE)
     record_event("resource.updated", "Updated to the current blueprint.", resource_id=current.resource_id)
+    set_up_again(current, "was updated")
     hints.after_commit("serve", current.resource.type)
 
 
 def update_failed(current: Run, answer: Failed) -> None:
     """Drain a resource that cannot be updated in place, so that it is replaced.
 
-    If Drydock did not build the resource, keep it out of service and schedule another attempt.
+    If Drydock did not build the resource, keep it out of service and schedule another attempt. A resource whose update
+    disturbs no lease stays in service, and its update is tried again later.
     """
+    if not current.wanted.get("disruptive", True):
+        act_failures.record(current, answer)
+        record_event("resource.update_failed", answer.message, resource_id=current.resource_id)
+        maintenance.lift_unless_needed(current.resource_id)
+        return
+    set_up_again(current, "could not be updated")
     if current.resource.origin != Resource.Origin.BUILT:
         failures = unreachable.failing(current.resource_id, f"Update failed: {answer.message}")
         wait = settings.DRYDOCK.step_backoff_seconds * 2 ** min(failures, 20)
@@ -238,6 +247,7 @@ def update_failed(current: Run, answer: Failed) -> None:
     record_event("resource.update_failed", answer.message, resource_id=current.resource_id)
     message = f"Update failed: {answer.message}"[:2000]
     run("UPDATE leases_resource SET drained = TRUE, note = %s WHERE id = %s", (message, current.resource_id))
+    maintenance.lift_unless_needed(current.resource_id)
 
 
 def destroyed(current: Run) -> None:

@@ -71,6 +71,7 @@ def _one(run_id: int) -> bool:
     if current is None:
         return False
     current.in_call = in_call
+    patient(specs.restore_generation, current)
     with about(**_ids(current)):
         return _go_on(current, token, seconds)
 
@@ -97,15 +98,15 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
         return _apply(current, token, step_results.cancelled, None, plan)
     if step is None:
         return _apply(current, token, step_results.done, None, plan)
-    if (
-        step.applies is not None
-        and not _is_begun(current)
-        and (skipped := step_results.not_applying(current, plan, current.position))
-    ):
-        return _apply(current, token, step_results.skipping(skipped), None, plan)
-    if not _is_begun(current) and (reason := patient(grants.why_not_now, current, step)):
+    skipped = 0 if _is_begun(current) else step_results.not_applying(current, plan, current.position)
+    # A phase begins with its first step that applies, so whether it may begin is asked before others are skipped.
+    first = plan[current.position + skipped] if current.position + skipped < len(plan) else step
+    begins = not _is_begun(current) and (not skipped or current.position == 0)
+    if begins and (reason := patient(grants.why_not_now, current, first)):
         wait = Wait(after=_HELD_BACK + current.pk % 7 / 10, sentence=reason)
         return _apply(current, token, step_results.held_back, wait, plan)
+    if skipped:
+        return _apply(current, token, step_results.skipping(skipped), None, plan)
     if step.exclusive and (reason := patient(grants.why_not_beside, current, step)):
         wait = Wait(after=_BESIDE + current.pk % 7 / 20, sentence=reason)
         return _apply(current, token, step_results.put_off, wait, plan)

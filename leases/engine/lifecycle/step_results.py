@@ -80,7 +80,7 @@ def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, 
 
     Return None if the resource's leases changed while they were locked, so that the caller retries.
     """
-    holders = _lock(run)
+    holders = _lock(run, answer)
     if holders is not None and not are_all_holders(run.resource_id, holders):
         return None
     if not _still_holds(run, token):
@@ -90,7 +90,7 @@ def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, 
     return more
 
 
-def _lock(run: Run) -> Holders | None:
+def _lock(run: Run, answer: Answer | None) -> Holders | None:
     """Lock the rows that the outcome may affect, in the global lock order.
 
     Returns the locked leases if the phase may change the shares of all leases, or None.
@@ -100,8 +100,16 @@ def _lock(run: Run) -> Holders | None:
         rows("SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (run.lease_id,))
     elif run.phase in phases.HOLDERS_CHANGE:
         holders = lock_holders(run.resource_id)
-    rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (run.resource_id,))
+    touched = [run.resource_id, *([provision.carrier_of(run)] if _is_about_carrier(answer) else [])]
+    rows("SELECT 1 FROM leases_resource WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", (touched,))
     return holders
+
+
+def _is_about_carrier(answer: Answer | None) -> bool:
+    """Return whether an answer says something about the carrier of the run's resource."""
+    if isinstance(answer, Failed):
+        return answer.quarantines_carrier
+    return isinstance(answer, Ready) and answer.carrier_health is not None
 
 
 def _still_holds(run: Run, token: uuid.UUID) -> bool:
@@ -234,7 +242,9 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
     if getattr(answer, "evidence", ()):
         evidence.record(run, answer)
     if isinstance(answer, Failed) and answer.quarantines:
-        _take_out(run, answer.message)
+        _take_out(run.resource_id, answer.message)
+    if isinstance(answer, Failed) and answer.quarantines_carrier and (carrier := provision.carrier_of(run)) is not None:
+        _take_out(carrier, answer.message)
     match answer:
         case Ready() if answer.health is not None and answer.health.state == "failed" and run.phase in _CHECKED:
             _keep(run, answer)
@@ -350,6 +360,8 @@ def _keep(run: Run, answer: Ready) -> None:
         provision.place_in_host(run.resource_id, answer.host)
     if answer.power:
         resource_phases.keep_power(run.resource_id, answer.power)
+    if answer.carrier_health is not None and (carrier := provision.carrier_of(run)) is not None:
+        provision.amend(carrier, Ready(health=answer.carrier_health))
     if run.debt_id is not None:
         cleanup.learned(run.debt_id, answer)
         _amend(run, answer)
@@ -388,11 +400,11 @@ def _amend(run: Run, answer: Ready) -> None:
     ):
         provision.amend(run.resource_id, answer)
     if answer.health is not None and answer.health.state == "failed" and run.phase not in _CHECKED:
-        _take_out(run, f"Its health is reported as failed: {answer.health.reason}".rstrip(": "))
+        _take_out(run.resource_id, f"Its health is reported as failed: {answer.health.reason}".rstrip(": "))
 
 
-def _take_out(run: Run, message: str) -> None:
-    resource = Resource.objects.get(pk=run.resource_id)
+def _take_out(resource_id: int, message: str) -> None:
+    resource = Resource.objects.get(pk=resource_id)
     if not (resource.drained or resource.quarantined):
         take_out_of_service(resource, message)
 

@@ -71,6 +71,14 @@ def sentence(resource: Resource, attempts: int, message: str) -> str:
     return f"{resource} could not be destroyed {tried}: {message}{cost}"
 
 
-def forget(resource_id: int) -> None:
-    """Delete the record of a failed action, because the action has succeeded or the resource is gone."""
-    run("DELETE FROM leases_failure WHERE resource_id = %s", (resource_id,))
+def forget(resource_id: int, *, act: str | None = None) -> None:
+    """Delete the record of a failed action, or only of this one, because it has succeeded or the resource is gone."""
+    run("DELETE FROM leases_failure WHERE resource_id = %s AND act = coalesce(%s, act)", (resource_id, act))
+
+
+def retry_updates(blueprint_id: int) -> None:
+    """Delete the records of failed updates of a blueprint's resources, so that they are updated at once."""
+    sql = """
+        DELETE FROM leases_failure f USING leases_resource r
+        WHERE r.id = f.resource_id AND r.blueprint_id = %s AND f.act = 'update'"""
+    run(sql, (blueprint_id,))

@@ -12,13 +12,15 @@ from django.conf import settings
 from blueprints import registry
 from blueprints.answers import Maintenance
 from blueprints.contract import Powers, Updates
+from blueprints.models import Blueprint
 from drydock.core.units import in_words
+from leases.engine.catalogue import generations
 from leases.engine.core.database import attempt, each, rows, run, short
 from leases.engine.core.runs import MAINTAINS, start
 from leases.engine.core.specs import granted_maintenance, granted_names
 from leases.engine.core.transitions import lock_resource, record_event, wake_relatives
 from leases.messaging import hints
-from leases.models import Run
+from leases.models import Resource, Run
 
 
 def kinds_that_update(*, at_once: bool = False) -> list[str]:
@@ -31,18 +33,21 @@ def kinds_that_update(*, at_once: bool = False) -> list[str]:
 _CLOSE_OUTDATED = """
     UPDATE leases_resource SET in_maintenance = TRUE WHERE id = ANY(ARRAY(
         SELECT r.id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
-        WHERE b.id = %s AND r.state = 'active' AND r.generation < b.generation ORDER BY r.id FOR NO KEY UPDATE OF r))"""
+        WHERE b.id = %s AND r.state = 'active' AND r.generation < b.generation AND r.generation = ANY(%s) ORDER BY r.id FOR NO KEY UPDATE OF r))"""
 
 
 def close_outdated(blueprint_id: int, kind: str) -> None:
     """Close outdated resources to leases until they are updated, if the kind updates within seconds.
 
-    A resource that was set up for one config must not be leased under another. Call inside the transaction that changes
-    the blueprint.
+    A resource that was set up for one config must not be leased under another, unless the update disturbs no lease.
+    Call inside the transaction that changes the blueprint.
     """
     found = registry.kind(kind)
     if isinstance(found, Updates) and found.at_once:
-        run(_CLOSE_OUTDATED, (blueprint_id,))
+        blueprint = Blueprint.objects.get(pk=blueprint_id)
+        of = Resource.objects.filter(blueprint=blueprint, state="active", generation__lt=blueprint.generation)
+        there = of.order_by().values_list("generation", flat=True).distinct()
+        run(_CLOSE_OUTDATED, (blueprint_id, [one for one in there if generations.disruption(blueprint, one)]))
 
 
 SELF = "self"
@@ -98,6 +103,13 @@ def tell_holders(holders: list[int], target: int, sentence: str, *, patience: fl
             lease_id=lease_id,
             resource_id=target,
         )
+
+
+def tell_of_update(holders: list[int], target: int, name: str, why: str) -> None:
+    """Record for each of these leases that its resource is updated now, because an operator forces it."""
+    for lease_id in holders:
+        message = f"{name} is updated now, which interrupts this lease. {why}"[:2000]
+        record_event("lease.maintenance", message, lease_id=lease_id, resource_id=target)
 
 
 _NEEDED = """

@@ -16,6 +16,7 @@ from blueprints.answers import Health, NeededLease, Ready
 from blueprints.contract import Carried
 from blueprints.models import Blueprint
 from blueprints.specs import Asked, Draft, Identity
+from leases.engine.catalogue import generations
 from leases.engine.core import specs
 from leases.engine.core.database import rows
 from leases.engine.core.installation import notice
@@ -218,7 +219,7 @@ def insert(
     resource = Resource.objects.create(
         blueprint=blueprint, type=blueprint.resource_type, name=draft.name, origin=origin,
         identity=draft.identity or None, generation=0 if draft.outdated else blueprint.generation,
-        in_maintenance=bool(draft.outdated), reason=Reason.BUILDING, message=message,
+        in_maintenance=bool(draft.outdated) and generations.closes(blueprint), reason=Reason.BUILDING, message=message,
         actor=actor, attributes=draft.attributes, traits=sorted(draft.traits), facts=draft.facts, offer=draft.offer,
         zone=draft.zone, locality=list(draft.locality), price=draft.price, total_slots=draft.capacity.slots,
         total_cpu_millicores=draft.capacity.cpu_millicores, total_ram_mib=draft.capacity.ram_mib,
@@ -321,6 +322,13 @@ def carrier_lease(blueprint: Blueprint, asked: Asked | None) -> NeededLease | No
     if not isinstance(kind, Carried):
         return None
     return kind.carrier(specs.config(blueprint.kind, blueprint.config), asked)
+
+
+def carrier_of(current: Run) -> int | None:
+    """Return the id of the resource that a run's resource is built on; None if there is none, or not yet."""
+    if not isinstance(registry.kind(current.resource.blueprint.kind), Carried):
+        return None
+    return current.resource.part_of_id
 
 
 def join_carrier(current: Run) -> None:

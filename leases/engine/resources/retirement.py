@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blueprints import registry
-from blueprints.contract import Updates
 from drydock.core.errors import Busy
+from leases.engine.catalogue import generations
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import MAINTAINS, end_children, start, stop
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, move_resource, wake_relatives
@@ -42,9 +41,9 @@ KEPT_UNTIL_CLEAN = """
 
 @short
 def _retire(resource_id: int, reason: str, message: str, actor: str, unwanted: bool) -> bool:
-    rolled = _may_roll(resource_id) if reason == Reason.OUTDATED else None
+    rolled = may_roll(resource_id) if reason == Reason.OUTDATED else None
     found = rows(
-        "SELECT r.state, b.min_ready, b.kind, b.generation FROM leases_resource r"
+        "SELECT r.state, b.min_ready FROM leases_resource r"
         " JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.id = %s AND r.used_slots = 0 AND r.state IN ('pending', 'active') AND NOT EXISTS (SELECT"
         " FROM leases_run n WHERE n.resource_id = r.id AND n.phase = 'act')"
@@ -53,9 +52,8 @@ def _retire(resource_id: int, reason: str, message: str, actor: str, unwanted: b
     )
     if not found or (unwanted and found[0][1] > 0) or rolled is False:
         return False
-    _, _, kind, generation = found[0]
-    if rolled and isinstance(registry.kind(kind), Updates):
-        return begin_update(resource_id, generation)
+    if rolled and generations.in_place(resource_id):
+        return begin_update(resource_id)
     if not stop(resource_id=resource_id):
         return True
     begin_destroy(resource_id, ResourceState.RELEASED, reason=reason, message=message, actor=actor)
@@ -80,21 +78,31 @@ def why_not_kept(resource_id: int) -> tuple[Reason, str]:
     return Reason.OUTDATED, "Built from an older blueprint."
 
 
-_ROLLING = """
+def top_of(alias: str) -> str:
+    """Return SQL for the id of the topmost resource that the resource of this table alias is part of, or its own."""
+    return f"coalesce((SELECT a.id FROM drydock_above({alias}.id) a ORDER BY a.n DESC LIMIT 1), {alias}.id)"
+
+
+UPDATING = "(n.phase = 'update' OR (o.state = 'released' AND o.reason = 'outdated'))"
+"""SQL that is true if resource `o` with the run `n` is being updated or replaced because it is outdated."""
+_ROLLING = f"""
     SELECT NOT (r.drained OR b.drained OR NOT b.enabled OR coalesce(r.dies_at <= clock_timestamp(), FALSE)),
         b.max_outdated > (
-            SELECT count(*) FROM leases_resource o LEFT JOIN leases_run n ON n.resource_id = o.id AND n.lease_id IS NULL
-            WHERE o.blueprint_id = b.id AND o.gone_at IS NULL
-                AND (n.phase = 'update' OR (o.state = 'released' AND o.reason = 'outdated')))
+            SELECT count(DISTINCT t.id) FROM (
+                SELECT {top_of("o")} AS id
+                FROM leases_resource o LEFT JOIN leases_run n ON n.resource_id = o.id AND n.lease_id IS NULL
+                WHERE o.blueprint_id = b.id AND o.gone_at IS NULL AND {UPDATING}) t
+            WHERE t.id <> {top_of("r")})
     FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE r.id = %s AND r.generation < b.generation"""
+"""Counts the other hosts in which resources are being updated: those of one host are updated together."""
 
 
-def _may_roll(resource_id: int) -> bool | None:
+def may_roll(resource_id: int) -> bool | None:
     """Return whether the blueprint allows one more resource to be updated or replaced now.
 
     Returns None if the resource has another reason for retirement than being outdated. Locks the blueprint, so that
-    two processes never count at the same time.
+    two processes never count at the same time. Resources of one host count as one.
     """
     lock = "SELECT 1 FROM blueprints_blueprint WHERE id = (SELECT blueprint_id FROM leases_resource WHERE id = %s)"
     rows(f"{lock} FOR NO KEY UPDATE", (resource_id,))
@@ -112,12 +120,15 @@ _IN_USE = """
 it."""
 
 
-def begin_update(resource_id: int, generation: int) -> bool:
+def begin_update(resource_id: int) -> bool:
     """Start an in-place update of an idle resource.
 
-    Returns False if the resource, or a resource above or below it, is leased, if the resource or a part of it awaits
-    cleanup, or if the resource is not active or has a run. Call inside a transaction.
+    Returns False if the resource is up to date, if the resource, or a resource above or below it, is leased, if the
+    resource or a part of it awaits cleanup, or if the resource is not active or has a run. Call inside a transaction.
     """
+    change = generations.pending(resource_id)
+    if change is None:
+        return False
     # Closed first: the statement after this one sees every lease that came before, and no lease comes after it.
     closed = rows("SELECT in_maintenance FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s AND NOT in_maintenance", (resource_id,))
@@ -130,7 +141,7 @@ def begin_update(resource_id: int, generation: int) -> bool:
     )
     if not taken and closed and not closed[0][0]:
         run("UPDATE leases_resource SET in_maintenance = FALSE WHERE id = %s", (resource_id,))
-    return bool(taken) and start(resource_id=resource_id, phase="update", wanted={"generation": generation}) is not None
+    return bool(taken) and start(resource_id=resource_id, phase="update", wanted=change.wanted) is not None
 
 
 def hand_back_parts(resource_id: int, identities: Sequence[str]) -> None:

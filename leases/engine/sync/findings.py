@@ -15,6 +15,7 @@ from blueprints.models import Blueprint
 from blueprints.reports import Rejected, as_json, in_order
 from blueprints.specs import Draft, Identity
 from drydock.core.errors import NotFound
+from leases.engine.catalogue import generations
 from leases.engine.core.database import run, short
 from leases.engine.core.transitions import record_event
 from leases.engine.resources import provision, retirement
@@ -177,7 +178,7 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
     if draft.health is not None and said.get("health") != before.get("health"):
         wanted |= provision.set_health(resource, draft.health)
     if draft.outdated and draft.outdated != before.get("outdated"):
-        wanted |= {"generation": 0, "in_maintenance": True}
+        wanted |= {"generation": 0, **({"in_maintenance": True} if generations.closes(sync.blueprint) else {})}
         record_event("resource.outdated", draft.outdated, resource_id=resource_id)
         hints.after_commit("sweep")
     changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}

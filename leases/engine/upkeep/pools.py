@@ -5,13 +5,17 @@ Each check returns the number of resources that it acted on.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from django.conf import settings
 
 from blueprints import registry
-from blueprints.contract import CatalogueStale, Checks, Updates
+from blueprints.contract import CatalogueStale, Checks
 from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
+from leases.engine.actions import updates
 from leases.engine.catalogue import drafts as machine_drafts
+from leases.engine.catalogue import generations
 from leases.engine.core import specs
 from leases.engine.core.database import attempt, each, rows, short
 from leases.engine.core.runs import start
@@ -93,46 +97,99 @@ def _retire(found: str, reason: Reason, message: str) -> int:
     return sum(retirement.retire_idle(resource_id, reason=reason, message=message) for (resource_id,) in rows(found))
 
 
-_OUTDATED = """
-    SELECT r.id, b.id, b.kind, b.generation, r.origin FROM blueprints_blueprint b CROSS JOIN LATERAL (
-        SELECT r.id, r.origin, r.generation FROM leases_resource r WHERE r.blueprint_id = b.id AND r.state = 'active'
-            AND r.generation < b.generation AND r.used_slots = 0 AND (NOT r.in_maintenance OR b.kind = ANY(%s))
-            AND NOT r.quarantined
-            AND r.suspect_since IS NULL AND r.reserved_for_id IS NULL AND (r.origin = 'built' OR b.kind = ANY(%s)) ORDER BY r.generation LIMIT 50) r
-    WHERE b.kind = ANY(%s) OR b.max_outdated > (
-        SELECT count(*) FROM leases_run n JOIN leases_resource o ON o.id = n.resource_id
-        WHERE n.lease_id IS NULL AND o.blueprint_id = b.id AND o.gone_at IS NULL AND n.phase = 'update') + (
-        SELECT count(*) FROM leases_resource o WHERE o.blueprint_id = b.id AND o.gone_at IS NULL
-            AND o.state = 'released' AND o.reason = 'outdated')
-    ORDER BY b.id, r.generation"""
+_GENERATIONS = """
+    SELECT DISTINCT b.id, r.generation FROM blueprints_blueprint b JOIN leases_resource r ON r.blueprint_id = b.id
+    WHERE r.state = 'active' AND r.generation < b.generation AND b.kind = ANY(%s) ORDER BY b.id, r.generation"""
+_IDLE_NOW = """
+    r.used_slots = 0 AND (NOT r.in_maintenance OR b.kind = ANY(%(at_once)s)) AND r.reserved_for_id IS NULL
+    AND (r.origin = 'built' OR b.kind = ANY(%(updating)s))"""
+_MILD = """
+    b.kind = ANY(%(updating)s) AND EXISTS (SELECT FROM unnest(%(blueprints)s::bigint[], %(generations)s::int[]) AS m(of, generation)
+        WHERE m.of = b.id AND m.generation = r.generation)"""
+_RESTS = """
+    EXISTS (SELECT FROM leases_failure f WHERE f.resource_id = r.id AND f.act = 'update' AND f.at > clock_timestamp()
+        - least(%(limit)s, %(backoff)s * 2 ^ least(f.attempts - 1, 20)) * interval '1 s')"""
+_RUNS = "EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)"
+_OUTDATED = f"""
+    SELECT r.id, b.id, b.kind, b.max_outdated, r.origin, r.mild, {retirement.top_of("r")}
+    FROM blueprints_blueprint b CROSS JOIN LATERAL (
+        (SELECT r.id, r.origin, r.generation, TRUE AS mild FROM leases_resource r WHERE r.blueprint_id = b.id
+            AND r.state = 'active' AND r.generation < b.generation AND NOT r.quarantined AND r.suspect_since IS NULL
+            AND {_MILD} AND NOT {_RESTS} AND NOT {_RUNS} ORDER BY r.generation, r.id LIMIT 50)
+        UNION ALL
+        (SELECT r.id, r.origin, r.generation, FALSE FROM leases_resource r WHERE r.blueprint_id = b.id
+            AND r.state = 'active' AND r.generation < b.generation AND NOT r.quarantined AND r.suspect_since IS NULL
+            AND {_IDLE_NOW} AND NOT ({_MILD}) ORDER BY r.generation, r.id LIMIT 50)) r
+    WHERE b.kind = ANY(%(at_once)s) OR b.max_outdated > 0
+    ORDER BY b.id, r.generation, r.id"""
+"""Outdated resources: those whose update disturbs no lease, and idle ones."""
+_ROLLING = f"""
+    SELECT o.blueprint_id, {retirement.top_of("o")} FROM leases_resource o
+    LEFT JOIN leases_run n ON n.resource_id = o.id AND n.lease_id IS NULL
+    WHERE o.gone_at IS NULL AND o.blueprint_id = ANY(%s) AND {retirement.UPDATING}"""
+
+
+class _Outdated(NamedTuple):
+    """An outdated resource that can be updated or replaced now, with the topmost resource that it is part of."""
+
+    id: int
+    blueprint_id: int
+    kind: str
+    max_outdated: int
+    origin: str
+    mild: bool
+    top: int
 
 
 def roll_outdated() -> int:
-    """Update a limited number of outdated resources. A resource whose kind cannot update is replaced."""
-    seen: set[int] = set()
-    at_once = maintenance.kinds_that_update(at_once=True)
+    """Update a limited number of outdated resources. A resource whose kind cannot update is replaced.
+
+    Resources of one host are updated together. Leased resources are updated if that disturbs no lease.
+    """
+    at_once, updating = maintenance.kinds_that_update(at_once=True), maintenance.kinds_that_update()
+    found = [_Outdated(*row) for row in rows(_OUTDATED, {**_mild_ones(updating), "at_once": at_once})]
+    rolling = dict[int, set[int]]()
+    for blueprint_id, top in rows(_ROLLING, (sorted({one.blueprint_id for one in found}),)) if found else ():
+        rolling.setdefault(blueprint_id, set()).add(top)
     begun = 0
-    for resource_id, blueprint_id, kind, generation, origin in rows(
-        _OUTDATED, (at_once, maintenance.kinds_that_update(), at_once)
-    ):
-        if (blueprint_id not in seen or kind in at_once) and attempt(_roll, resource_id, kind, generation, origin):
-            seen.add(blueprint_id)
+    for one in found:
+        bounded, hosts = one.kind not in at_once, rolling.setdefault(one.blueprint_id, set())
+        if bounded and one.top not in hosts and len(hosts) >= one.max_outdated:
+            continue
+        if attempt(_roll, one, bounded):
+            hosts.add(one.top)
             begun += 1
     return begun
 
 
-def _roll(resource_id: int, kind: str, generation: int, origin: str) -> bool:
-    if isinstance(registry.kind(kind), Updates):
-        _update(resource_id, generation)
-        return True
-    return origin == "built" and retirement.retire_idle(
-        resource_id, reason=Reason.OUTDATED, message="Built from an older blueprint."
+def _mild_ones(updating: list[str]) -> dict[str, Any]:
+    """Return the parameters of `_OUTDATED`: the generations from which an update disturbs no lease, and the backoff."""
+    found = rows(_GENERATIONS, (updating,))
+    blueprints = Blueprint.objects.in_bulk({blueprint_id for blueprint_id, _ in found})
+    mild = [
+        (blueprint_id, generation)
+        for blueprint_id, generation in found
+        if blueprint_id in blueprints and attempt(generations.disruption, blueprints[blueprint_id], generation) == ""
+    ]
+    return {
+        "updating": updating, "blueprints": [one for one, _ in mild], "generations": [one for _, one in mild],
+        "backoff": settings.DRYDOCK.step_backoff_seconds, "limit": settings.DRYDOCK.step_backoff_limit_seconds,
+    }  # fmt: skip
+
+
+def _roll(one: _Outdated, bounded: bool) -> bool:
+    if one.mild:
+        return updates.begin_undisturbed(one.id, bounded=bounded)
+    if generations.in_place(one.id):
+        return _update(one.id, bounded)
+    return one.origin == "built" and retirement.retire_idle(
+        one.id, reason=Reason.OUTDATED, message="Built from an older blueprint."
     )
 
 
 @short
-def _update(resource_id: int, generation: int) -> None:
-    retirement.begin_update(resource_id, generation)
+def _update(resource_id: int, bounded: bool) -> bool:
+    return not (bounded and retirement.may_roll(resource_id) is False) and retirement.begin_update(resource_id)
 
 
 def keep_ready() -> int:
@@ -192,7 +249,7 @@ def _ready(blueprint_id: int, up_to: int) -> int:
 def check_due() -> int:
     """Start the health checks that are due."""
     found = rows(
-        "SELECT r.id, b.kind, b.generation, r.suspect_since IS NOT NULL AND r.generation < b.generation"
+        "SELECT r.id, b.kind, r.suspect_since IS NOT NULL AND r.generation < b.generation"
         " AND r.used_slots = 0 FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.state = 'active' AND r.check_at <= statement_timestamp() "
         " AND (b.check_interval IS NOT NULL OR r.suspect_since IS NOT NULL)"
@@ -203,9 +260,9 @@ def check_due() -> int:
 
 
 @short
-def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
+def _check(resource_id: int, kind: str, renew: bool) -> bool:
     """Start a health check or, if `renew` is true and the kind can update, an update of the resource."""
-    if renew and isinstance(registry.kind(kind), Updates) and retirement.begin_update(resource_id, generation):
+    if renew and generations.in_place(resource_id) and retirement.begin_update(resource_id):
         return True
     return isinstance(registry.kind(kind), Checks) and start(resource_id=resource_id, phase="check") is not None
 

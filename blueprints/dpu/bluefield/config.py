@@ -1,0 +1,106 @@
+"""Config of blueprints of kind bluefield."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, JsonValue, model_validator
+
+from blueprints.accounts.config import Accounts
+from blueprints.bluefield.bfcfg import check_parameters
+
+_PLACEHOLDERS = ("$", "<", ">", "{", "}")
+
+
+def _image(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        parts.port  # noqa: B018 - it raises ValueError
+    except ValueError:
+        raise ValueError("this is not a valid address") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not parts.path.endswith(".bfb"):
+        raise ValueError("it must begin with http:// or https:// and end in .bfb")
+    if parts.username or parts.password:
+        raise ValueError("it must not contain a user or a password")
+    if found := [one for one in _PLACEHOLDERS if one in value]:
+        raise ValueError(f"it contains {found[0]!r}; replace the placeholder by its value")
+    return value
+
+
+Place = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9.:_-]+$")]
+
+
+class Config(Accounts):
+    """How DPUs are installed on cards with a BMC, and how leases use them."""
+
+    image: Annotated[str, AfterValidator(_image)] = Field(
+        max_length=2000, description="Address of the BFB image, from which the workers download it."
+    )
+    doca: str = Field(default="", max_length=63, description="Version of DOCA in the image.")
+    models: tuple[str, ...] = Field(
+        default=(), max_length=10, description="Generations of cards that the image is made for. Empty: not checked."
+    )
+    versions: Mapping[str, str] = Field(
+        default={}, max_length=50,
+        description="Component of the firmware inventory -> version that it must have after the installation.",
+    )  # fmt: skip
+    flavor: str = Field(default="", max_length=63, description="Name of the flavor, for requirements.")
+    parameters: Annotated[Mapping[str, str], AfterValidator(check_parameters)] = Field(
+        default={}, description="Parameters of bf.cfg, such as WITH_NIC_FW_UPDATE: no. No secrets."
+    )
+    password_credential: str = Field(
+        default="",
+        description='Name of the credential {"password_hash": ...} with the hash of the password for the console, as '
+        "printed by `openssl passwd -6`. Empty: nobody can log in with a password.",
+    )
+    card: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the card, such as its model.")
+    webroot: Mapping[str, JsonValue] = Field(
+        default={}, description="Requirements for the web root from which the BMC fetches the image."
+    )
+    addresses: Mapping[str, Place] = Field(
+        default={}, description="Serial number of a card -> address of its DPU, as the workers reach it by SSH."
+    )
+    address: str = Field(
+        default="", max_length=255,
+        description="Address of DPUs that are not in `addresses`; {serial} is replaced by the card's serial number in "
+        "lower case.",
+    )  # fmt: skip
+    ssh_port: int = Field(default=22, ge=1, le=65535, description="SSH port of a DPU.")
+    user: str = Field(
+        default="drydock", pattern=r"^[a-z_][a-z0-9_-]{0,31}$", description="Name of the control account on a DPU."
+    )
+    ready_by: Literal["cloud-init", "ssh"] = Field(
+        default="cloud-init",
+        description="How the end of the first boot is detected: by cloud-init, or by ssh, as soon as a login succeeds.",
+    )
+    reboot: Literal["reported", "reboot", "power_cycle", "none"] = Field(
+        default="reported",
+        description="How the host is restarted after the installation. reported: as the card's firmware says.",
+    )
+    flash_limit: float = Field(
+        default=3600.0, gt=0, le=86_400, description="Time for the installation of an image, in seconds."
+    )
+    boot_limit: float = Field(
+        default=2400.0, gt=0, le=86_400, description="Time for the DPU to start after an installation, in seconds."
+    )
+    park: Literal["power_off", "leave"] = Field(
+        default="power_off",
+        description="What happens to the card when its DPU is destroyed. power_off: its operating system is switched "
+        "off. leave: it goes on running.",
+    )
+
+    @model_validator(mode="after")
+    def _has_addresses(self) -> Self:
+        if not self.address and not self.addresses:
+            raise ValueError("address or addresses is needed: the BMC does not report the address of a DPU")
+        if self.accounts == "shared" and self.user == "root":
+            raise ValueError("accounts: shared with user: root would give leases the control account of root")
+        return self
+
+    def address_of(self, serial: str) -> str:
+        """Return the address of the DPU on a card; empty if the config has none."""
+        known: dict[str, Any] = {key.strip().upper(): value for key, value in self.addresses.items()}
+        found: str = known.get(serial.strip().upper()) or self.address.replace("{serial}", serial.strip().lower())
+        return found

@@ -1,0 +1,319 @@
+"""The steps in which the BMC of a card installs the published image.
+
+The installation is a task of the BMC, which goes on whoever watches it. It is requested once: the id of its task is
+stored before it is read. If the answer is lost, or the worker dies before it has stored the id, the task is looked for
+by the path of the file, which nobody else knows, and the installation is never requested again. The step cannot be
+interrupted, so neither a release nor a destruction nor a reboot of the host interrupts an installation.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.bluefield.access import bmc_told, login_of, opened
+from blueprints.bluefield.messages import meaning
+from blueprints.bmc.errors import BmcAnswerInvalid, BmcAnswerLost, BmcBusy, BmcRefused, BmcUnreachable
+from blueprints.bmc.values import BmcTask, PowerAction, PowerState
+from blueprints.dpu.bluefield.config import Config
+from blueprints.dpu.bluefield.preparing import CARD, PATH, card_of, vacate_host
+from blueprints.dpu.bluefield.publishing import WEBROOT, address_of
+from blueprints.specs import Spec
+from drydock.core import clock
+
+if TYPE_CHECKING:
+    from blueprints.bluefield.session import CardSession
+
+_LOOK, _LATER = 5.0, 60.0
+_LOST = 600.0
+"""Seconds after a lost answer in which the task must be listed by the BMC."""
+_RSHIM, _OFF = 120.0, 300.0
+_STARTS = (PowerAction.ON, PowerAction.RESET, PowerAction.CYCLE)
+RSHIM = "bmc_rshim"
+"""Fact: whether the BMC had the rshim before the build. Its presence says that the build may have changed the card."""
+_AWAY = (BmcUnreachable, BmcBusy, BmcAnswerInvalid)
+"""Errors of a BMC that restarts with its new firmware."""
+
+
+def session(spec: Spec) -> AbstractContextManager[CardSession]:
+    """Log in to the BMC of the card."""
+    card = card_of(spec)
+    return opened(card, login_of(card), spec.deadline * 0.8)
+
+
+@bmc_told
+def note_rshim(spec: Spec, memo: Json) -> Answer:
+    """Record who has the rshim of the card, before that is changed. The end of the DPU restores it.
+
+    Nothing is installed on a card that could not be switched off afterwards.
+    """
+    with session(spec) as bmc:
+        if spec.config.park == "power_off" and not _stops(bmc):
+            message = f"{_cannot_stop(spec)} Set `park` to leave if its system may go on running, or update the BMC."
+            return Failed(scope=Scope.OFFER, code="cannot_park", message=message)
+        return Ready(facts={RSHIM: bmc.bmc_rshim()})
+
+
+@bmc_told
+def take_rshim(spec: Spec, memo: Json) -> Answer:
+    """Switch the card on, and let its BMC have the rshim, through which it installs images. Only one side can have it.
+
+    Firmware that does not say who has it decides that by itself.
+    """
+    with session(spec) as bmc:
+        if bmc.power() is PowerState.OFF:
+            offered = bmc.power_actions()  # newer firmware has no On, and starts a card by a reset
+            bmc.switch(next((one for one in _STARTS if one in offered), PowerAction.ON))
+        return _rshim(bmc, spec, memo, True) or Ready()
+
+
+def _rshim(bmc: CardSession, spec: Spec, memo: Json, wanted: bool) -> Answer | None:
+    """Let the BMC take or leave the rshim, and wait until it has. None once it has, or if the BMC does not say.
+
+    To take the rshim needs a while, so an interrupted build may have asked a BMC that does not have it yet. The BMC is
+    therefore asked to leave it in any case.
+    """
+    has = bmc.bmc_rshim()
+    if has is None or (has is wanted and (wanted or memo)):
+        return None
+    if not memo:
+        bmc.set_bmc_rshim(wanted)
+    began = memo.get("began") or clock.now().isoformat()
+    waited = _since(began)
+    if waited > _RSHIM:
+        message = f"The BMC did not {'get' if wanted else 'leave'} the rshim of the card within {waited:.0f} s."
+        return Failed(scope=Scope.OFFER if wanted else Scope.STEP, code="rshim", message=message)
+    sentence = f"The BMC {'takes' if wanted else 'leaves'} the rshim of the card."
+    return Wait(after=_LOOK, memo={"began": began}, sentence=sentence)
+
+
+@bmc_told
+def check_protocol(spec: Spec, memo: Json) -> Answer:
+    """Check that the BMC fetches images by the protocol by which the file is served."""
+    protocol, _ = address_of(spec)
+    known = [str(one).upper() for one in card_of(spec).facts.get("card", {}).get("protocols", ())]
+    if known and protocol not in known:
+        message = f"The BMC of card {spec.resource.facts['card']} fetches images by {', '.join(known)}, not {protocol}."
+        return Failed(scope=Scope.OFFER, code="protocol", message=message)
+    return Ready()
+
+
+@bmc_told
+def flash(spec: Spec, memo: Json) -> Answer:
+    """Request the installation once, and follow its task until it ends."""
+    if "task" in memo:
+        return _followed(spec, memo)
+    secret = spec.resource.secrets[PATH]
+    if WEBROOT not in spec.parents:
+        return Failed(scope=Scope.OFFER, code="webroot_gone", message="The lease on the web root is gone.")
+    try:
+        with session(spec) as bmc:
+            bmc.hide(secret)
+            if "before" not in memo:
+                before = list(bmc.tasks())
+                return Wait(after=0.0, memo={**memo, "before": before}, percent=10, sentence="The image is ready.")
+            protocol, address = address_of(spec)
+            task = bmc.start_flash(address, protocol)
+    except BmcAnswerLost:
+        return _lost(memo)
+    except BmcRefused as error:
+        return _ended(spec, memo, BmcTask(id="", state="failed", message=error.message))
+    now = clock.now().isoformat()
+    if task.state == "failed":
+        return _ended(spec, memo, task)
+    sentence = "The BMC installs the image."
+    return Wait(after=_LOOK, memo={**memo, "task": task.id, "began": now}, percent=12, sentence=sentence)
+
+
+def find_flash(spec: Spec, memo: Json) -> Answer:
+    """Go on after a lost answer. An installation that may have begun is looked for, and not requested again."""
+    if "task" in memo or "before" not in memo:
+        return Absent()  # nothing but reads
+    return _lost(memo)
+
+
+def _lost(memo: Json) -> Wait:
+    known = {**memo, "task": "", "began": clock.now().isoformat()}
+    return Wait(after=_LOOK, memo=known, percent=12, sentence="The answer of the BMC was lost. Its task is looked for.")
+
+
+def _followed(spec: Spec, memo: Json) -> Answer:
+    config: Config = spec.config
+    waited = _since(memo["began"])
+    try:
+        with session(spec) as bmc:
+            bmc.hide(spec.resource.secrets[PATH])
+            task = _task(bmc, spec, memo)
+    except _AWAY as error:
+        if waited > config.flash_limit:
+            return _too_long(waited, str(error))
+        return Wait(after=_LOOK, memo=memo, percent=memo.get("percent", 12), sentence=_sentence(str(error)))
+    if task is None:
+        if waited > min(_LOST, config.flash_limit):
+            message = (
+                "The answer of the BMC to the request for the installation was lost, and it lists no task for it. It "
+                "was not requested again. Look at the card before it is used."
+            )
+            return Failed(scope=Scope.OFFER, code="flash_unknown", message=message, quarantines_carrier=True)
+        return Wait(after=_LOOK, memo=memo, percent=12, sentence="The BMC lists no task for the installation yet.")
+    memo = {**memo, "task": task.id}
+    if task.state != "running":
+        return _ended(spec, memo, task)
+    if waited > config.flash_limit:
+        return _too_long(waited, task.message)
+    percent = max(int(memo.get("percent", 12)), 12 + int((task.percent or 0) * 0.6))
+    return Wait(after=_LOOK, memo={**memo, "percent": percent}, percent=percent, sentence=_sentence(task.message))
+
+
+def _task(bmc: CardSession, spec: Spec, memo: Json) -> BmcTask | None:
+    if not memo["task"]:
+        return bmc.find_flash(spec.resource.secrets[PATH], memo["before"])
+    return bmc.task(memo["task"])
+
+
+def _ended(spec: Spec, memo: Json, task: BmcTask) -> Answer:
+    config: Config = spec.config
+    if task.state == "done":
+        return Ready(facts={"flashed": config.image, "task": task.id}, log=f"The BMC has installed {config.image}.")
+    found = meaning(task.message)
+    if found.outcome == "identical":
+        return Ready(facts={"flashed": config.image, "task": task.id}, log=found.sentence)
+    if found.outcome == "later":
+        since = memo.get("since") or clock.now().isoformat()
+        if _since(since) <= config.flash_limit:
+            # This request was refused, so another one is made later, in place of it.
+            return Wait(after=_LATER, memo={"since": since}, percent=10, sentence=found.sentence)
+        return Failed(scope=Scope.OFFER, code="bmc_copies", message=f"{found.sentence} This did not end in time.")
+    return Failed(scope=found.scope, code=found.code, message=found.sentence[:1500])
+
+
+def _too_long(waited: float, said: str) -> Failed:
+    message = f"The installation has not ended within {waited:.0f} s. {said}".strip()[:1500]
+    return Failed(scope=Scope.OFFER, code="flash_limit", message=message)
+
+
+def _sentence(said: str) -> str:
+    return f"The BMC installs the image. {said}".strip()[:500]
+
+
+def _since(began: str) -> float:
+    return (clock.now() - dt.datetime.fromisoformat(began)).total_seconds()
+
+
+@bmc_told
+def wait_until_running(spec: Spec, memo: Json) -> Answer:
+    """Wait until the BMC reports that the new operating system runs. Firmware that does not report it is not asked."""
+    return _started(spec, memo, {})
+
+
+@bmc_told
+def verify_versions(spec: Spec, memo: Json) -> Answer:
+    """Wait until the operating system runs after the restart of the host, with the versions of the config."""
+    return _started(spec, memo, spec.config.versions)
+
+
+def _started(spec: Spec, memo: Json, wanted: Mapping[str, str]) -> Answer:
+    config: Config = spec.config
+    began = memo.get("began") or clock.now().isoformat()
+    try:
+        with session(spec) as bmc:
+            runs, versions = bmc.os_runs(), bmc.versions() if wanted else {}
+    except _AWAY as error:
+        said = str(error)
+    else:
+        wrong = [f"{name} has version {versions.get(name) or 'none'}, not {one}" for name, one in wanted.items()
+                 if versions.get(name) != one]  # fmt: skip
+        if runs is not False and not wrong:
+            return Ready(attributes=installed(config))
+        said = "Its operating system does not run yet." if runs is False else f"{'; '.join(wrong)}."
+    waited = _since(began)
+    if waited > config.boot_limit:
+        message = f"The card was not ready within {waited:.0f} s. {said}"[:1500]
+        return Failed(scope=Scope.OFFER, code="not_running", message=message)
+    return Wait(after=_LOOK, memo={"began": began}, percent=75, sentence=f"The card starts. {said}"[:500])
+
+
+def installed(config: Config) -> Json:
+    """Return the attributes of a DPU that its config decides."""
+    found = {"image": config.image, "doca": config.doca, "flavor": config.flavor, "mode": "dpu"}
+    return {name: value for name, value in found.items() if value}
+
+
+def _changed(spec: Spec) -> bool:
+    """Return whether the build may have changed the card, and the card is still leased."""
+    return RSHIM in spec.resource.facts and (CARD in spec.parents or CARD in spec.resource.parents)
+
+
+@bmc_told
+def wait_for_flash(spec: Spec, memo: Json) -> Answer:
+    """Before a destruction, wait for an installation that may still run.
+
+    After the same limit, the card is quarantined, and stays with the DPU: the engine goes on trying.
+    """
+    config: Config = spec.config
+    if not _changed(spec):
+        return Ready()
+    began = memo.get("began") or clock.now().isoformat()
+    try:
+        with session(spec) as bmc:
+            bmc.hide(spec.resource.secrets[PATH])
+            runs = bmc.flashes(spec.resource.secrets[PATH])
+    except _AWAY as error:
+        said = str(error)
+    else:
+        if not runs:
+            return Ready()
+        said = "The BMC still installs an image on the card."
+    if (waited := _since(began)) > config.flash_limit:
+        message = f"The card could not be handed back within {waited:.0f} s. {said}"[:1500]
+        return Failed(scope=Scope.OPERATOR, code="not_ended", message=message, quarantines_carrier=True)
+    return Wait(after=_LOOK, memo={"began": began}, sentence=said[:500])
+
+
+@bmc_told
+def leave_rshim(spec: Spec, memo: Json) -> Answer:
+    """Give the rshim back to the host, if that had it."""
+    if not _changed(spec) or spec.resource.facts[RSHIM] is not False:
+        return Ready()
+    with session(spec) as bmc:
+        return _rshim(bmc, spec, memo, False) or Ready()
+
+
+def vacate(spec: Spec, memo: Json) -> Answer:
+    """Let nobody else be on the host of the card, because its network goes away with the system of the card."""
+    if not _changed(spec):
+        return Ready()
+    return vacate_host(spec, f"Card {card_of(spec).name} is switched off.")
+
+
+def _stops(bmc: CardSession) -> list[PowerAction]:
+    """Return what the BMC offers to switch its card off, by force first."""
+    offered = bmc.power_actions()
+    return [one for one in (PowerAction.OFF, PowerAction.SHUTDOWN) if one in offered]
+
+
+def _cannot_stop(spec: Spec) -> str:
+    return f"The BMC of card {spec.resource.facts['card']} offers no way to switch it off."
+
+
+@bmc_told
+def park(spec: Spec, memo: Json) -> Answer:
+    """Switch the operating system of the card off, so that nothing of a former lease runs."""
+    if not _changed(spec) or spec.config.park != "power_off":
+        return Ready()
+    with session(spec) as bmc:
+        if bmc.power() is PowerState.OFF:
+            return Ready()
+        stops = _stops(bmc)
+        if not stops:
+            message = f"{_cannot_stop(spec)} It is quarantined, because its operating system goes on running."
+            return Failed(scope=Scope.OPERATOR, code="cannot_park", message=message, quarantines_carrier=True)
+        if memo.get("asked") and _since(memo["asked"]) > _OFF:
+            message = "The BMC does not switch off the operating system of the card."
+            return Failed(scope=Scope.STEP, code="not_off", message=message)
+        bmc.switch(stops[0])
+    asked = memo.get("asked") or clock.now().isoformat()
+    return Wait(after=_LOOK, memo={"asked": asked}, sentence="The operating system of the card is switched off.")
