@@ -23,12 +23,12 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUServiceCredentialRequest": ("get", "list", "create", "patch", "delete"),
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
-    "dpf_cluster": {"DPUCluster": ("get", "list", "patch")},
+    "dpf_cluster": {"DPUCluster": (*_OURS, "patch")},
     "dpf_image": {"BFB": _OURS},
 }  # fmt: skip
 """Kind -> type of object -> verbs. Types that a server does not have are left out."""
 _READ_CARDS = ("dpf", "dpf_card")
-_READ_KUBECONFIGS = ("dpf",)
+_READ_KUBECONFIGS = ("dpf", "dpf_cluster")
 _SHOW_CREDENTIALS = ("dpf",)
 
 

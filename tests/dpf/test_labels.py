@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from blueprints.dpu.dpf.config import Config as DpuConfig
 from blueprints.dpu.dpf.kind import Dpf
-from blueprints.dpu.dpf_cluster.kind import Config, DpfCluster
+from blueprints.dpu.dpf_cluster.config import Config
+from blueprints.dpu.dpf_cluster.kind import DpfCluster
 from blueprints.models import Blueprint
 from drydock.core.errors import NotSupported
 from drydock_client.values import BlueprintChange

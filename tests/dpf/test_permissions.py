@@ -45,7 +45,8 @@ def test_no_role_may_write_what_others_own(version):
     assert found["dpuflavors"] == {"get", "list", "create", "delete"}
     assert found["dpusets"] == found["dpuflavors"] | {"patch"}, "to restore it, if the config says so"
     assert found["bfbs"] == {"get"}
-    assert rules("dpf_cluster", version) == {"dpuclusters": {"get", "list", "patch"}}
+    clusters = {"dpuclusters": {"get", "list", "create", "patch", "delete"}, "secrets": {"get"}}
+    assert rules("dpf_cluster", version) == clusters
     assert found["dpuservices"] == {"get", "list", "create", "patch", "delete"}
     assert found["dpuservicecredentialrequests"] == {"get", "list", "create", "patch", "delete"}
     assert found["secrets"] == {"get"}

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-
 from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, NeededLease, Ready, Scope, Wait
 from blueprints.bluefield import hold_card, usual_memory_gib
 from blueprints.bluefield.cards import DPF
 from blueprints.bluefield.dpus import of_card
-from blueprints.dpf import Site, cards, dialect_of, kube_told, manifests, opened
+from blueprints.dpf import Site, cards, clusters, dialect_of, kube_told, manifests, opened
 from blueprints.dpf.bmc import BY_BMC
 from blueprints.dpf.phases import why
 from blueprints.dpu.dpf.config import Config, flavor_problem
-from blueprints.kube import NODE, SECRET, KubeError, at, connect, has_labels
+from blueprints.kube import NODE, SECRET, KubeError, connect, has_labels
 from blueprints.kube import read as read_credential
 from blueprints.specs import Asked, BlueprintView, LeaseView, Problem, Spec
 
@@ -26,8 +23,6 @@ HANGS = 7200.0
 
 DPF does not interrupt an installation, whose own limit is one hour."""
 _LOOK = 3.0
-_KUBECONFIGS = ("admin.conf", "super-admin.conf", "kubeconfig")
-"""Keys under which the secret of a DPU cluster has its kubeconfig; `admin.conf` in doca-platform v24.10."""
 
 
 def card_of(config: Config, asked: Asked | None) -> NeededLease:
@@ -208,15 +203,7 @@ def kubeconfig_of(site: Site, cluster: LeaseView) -> tuple[str, str]:
     secret = site.cluster.find(SECRET, name, facts["namespace"]) if name else None
     if secret is None:
         return "", f"DPUCluster {facts['name']} has no secret with its kubeconfig{f' ({name})' if name else ''}."
-    found = at(secret.body, "data")
-    data = found if isinstance(found, dict) else {}
-    given = next((data[key] for key in _KUBECONFIGS if isinstance(data.get(key), str)), "")
-    if not given:
-        return "", f"Secret {name} has no kubeconfig. It needs one of the keys {', '.join(_KUBECONFIGS)}."
-    try:
-        return base64.b64decode(given, validate=True).decode(), ""
-    except (binascii.Error, UnicodeDecodeError):
-        return "", f"Secret {name} has no kubeconfig that can be read."
+    return clusters.kubeconfig_in(secret, name)
 
 
 @kube_told

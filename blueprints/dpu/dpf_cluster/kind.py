@@ -1,120 +1,149 @@
-"""The kind `dpf_cluster`: a DPUCluster, of which each DPU leases one slot for life."""
+"""The kind `dpf_cluster`: a DPUCluster, of which each DPU leases one slot for life.
+
+Clusters are discovered, registered with the secret that has their kubeconfig, or built with a control plane that kamaji
+runs.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from pydantic import Field, field_validator
-
 from blueprints.amounts import Amounts
-from blueprints.answers import Health
-from blueprints.contract import Discovers, Fields, Kind, Plan, Step, Updates
-from blueprints.dpf import Server, dialect_of
+from blueprints.answers import Health, Json
+from blueprints.contract import Builds, Checks, Discovers, Kind, Lists, Plan, Registers, Step, Updates
+from blueprints.dpf import clusters, dialect_of
 from blueprints.dpf import config as server
-from blueprints.dpu.dpf_cluster import labels
-from blueprints.kube import Object, connect
-from blueprints.matching import Match
-from blueprints.specs import BlueprintView, Draft, Problem
+from blueprints.dpf.access import INSTALLATION
+from blueprints.dpu.dpf_cluster import actions, labels
+from blueprints.dpu.dpf_cluster import config as schema
+from blueprints.kube import Dialect, KubeError, Object, connect
+from blueprints.matching import Match, misses
+from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
 
-_NODES = 1000
-"""Nodes of a cluster that does not say how many it may have (the default of the CRD)."""
-_LONG = 7 * 86_400.0
-
-
-class Config(Server):
-    """Config of a blueprint of kind dpf_cluster."""
-
-    only: tuple[str, ...] = Field(
-        default=(), description="Names of the clusters to lease. Empty: all of the namespace."
-    )
-    labels: Mapping[str, str] = Field(
-        default={}, max_length=32, description="Labels that Drydock keeps on the DPUClusters, for selectors of DPF."
-    )
-
-    @field_validator("labels")
-    @classmethod
-    def _names(cls, given: Mapping[str, str]) -> Mapping[str, str]:
-        """Check the labels as Kubernetes does, and refuse those that DPF, Kubernetes or Drydock itself writes."""
-        for key, value in given.items():
-            prefix, slash, name = key.rpartition("/")
-            if not _NAME.match(name) or (slash and not _PREFIX.match(prefix)):
-                raise ValueError(f"{key!r} is not a valid name of a label.")
-            if value and not _NAME.match(value):
-                raise ValueError(f"The value of the label {key!r} is not valid.")
-            if _RESERVED.search(prefix) or name.startswith("drydock-"):
-                raise ValueError(f"The label {key!r} is written by DPF, Kubernetes or Drydock itself.")
-        return given
+_LONG = 86_400.0
+MATCHES = (Match("cluster", "=", "cluster"), Match("manager", "=", "manager"))
 
 
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
-_PREFIX = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
-_RESERVED = re.compile(r"(^|\.)(nvidia\.com|kubernetes\.io|k8s\.io)\Z")
-"""Prefixes of labels that DPF and Kubernetes write
-(https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set)."""
-
-
-class Attributes(Fields):
-    """Attributes of a DPU cluster."""
-
-    cluster: str | None = Field(default=None, description="Name of the DPUCluster.")
-    manager: str | None = Field(default=None, description="What runs its control plane: kamaji, static or another.")
-
-
-class Requirements(Fields):
-    """Requirements that a lease may set for a DPU cluster."""
-
-    cluster: str | None = Field(default=None, description="Name of the DPUCluster.")
-    manager: str | None = Field(default=None, description="What runs its control plane: kamaji, static or another.")
-
-
-class DpfCluster(Kind, Discovers, Updates):
+class DpfCluster(Kind, Builds, Registers, Discovers, Checks, Lists, Updates):
     """The DPUClusters of a namespace. Changed labels are written while DPUs are in them, as they disturb none."""
 
     name: ClassVar[str] = "dpf_cluster"
     resource_type: ClassVar[str] = "dpu_cluster"
-    Config, Requirements, Attributes = Config, Requirements, Attributes
-    matches = (Match("cluster", "=", "cluster"), Match("manager", "=", "manager"))
+    Config, Requirements, Attributes = schema.Config, schema.Requirements, schema.Attributes
+    Registration = schema.Registration
+    matches = MATCHES
+    idle_timeout: ClassVar[dt.timedelta | None] = dt.timedelta(hours=1)
     discovery_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
+    check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=2)
 
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
-        """Return the DPUClusters that exist. Raises KubeError."""
-        config: Config = blueprint.config
+        """Return the DPUClusters that Drydock has not created. Raises KubeError."""
+        config: schema.Config = blueprint.config
         with connect(blueprint.credentials[config.credential]) as cluster:
             dialect = dialect_of(cluster)
-            found = cluster.list(dialect.type("DPUCluster"), config.namespace)
-        return [_draft(one, config.labels) for one in found if not config.only or one.name in config.only]
+            found = cluster.list(dialect.type(clusters.KIND), config.namespace)
+        # What Drydock has created is a resource already, of this blueprint or of another one.
+        others = (one for one in found if INSTALLATION not in one.labels)
+        return [_draft(one, config.labels) for one in others if not config.only or one.name in config.only]
+
+    def register(self, config: schema.Config, given: schema.Registration) -> Draft:
+        """Return the draft for a registered cluster. Calls no server."""
+        return Draft(
+            name=given.name, identity=f"{config.namespace}/{given.name}",
+            attributes={"cluster": given.name, "manager": clusters.STATIC}, capacity=Amounts(slots=given.max_nodes),
+        )  # fmt: skip
+
+    def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:
+        """Return the draft of the cluster that the config builds, if it meets the request."""
+        if config.build is None:
+            return ()
+        made = Draft(attributes={"manager": clusters.KAMAJI}, capacity=Amounts(slots=config.build.max_nodes))
+        if asked is None:
+            return (made,)
+        wanted = asked.requirements.model_dump(mode="json")
+        fits = asked.amounts.fits_in(made.capacity) and not misses(MATCHES, made.attributes, wanted)
+        return (made,) if fits else ()
+
+    def build(self) -> Plan:
+        """Return the plan that creates the cluster, or checks a registered one, and waits until it is ready."""
+        return (
+            Step(name="endpoint", act=actions.take_endpoint),
+            Step(name="create", act=actions.create),
+            Step(name="label", act=labels.write),
+            Step(name="ready", act=actions.wait, deadline=_LONG),
+            Step(name="kubeconfig", act=actions.read_kubeconfig),
+        )
+
+    def check(self) -> Plan:
+        """Return the plan that checks that the cluster is there and ready."""
+        return (Step(name="look", act=actions.look),)
 
     def update(self) -> Plan:
         """Return the plan that writes the labels of the config, and removes those of an earlier one."""
         return (Step(name="label", act=labels.write, deadline=_LONG),)
 
     def disruption(self, before: Any, after: Any) -> str:
-        """Return an empty string: nothing in the config disturbs the DPUs in a cluster."""
+        """Return an empty string: labels disturb no DPU, and a changed `build` is for clusters that are built later."""
         return ""
 
     def destroy(self) -> Plan:
-        """Return the plan that hands the cluster back: it was not built by us, so only our labels are removed."""
-        return (Step(name="leave", act=labels.remove, deadline=_LONG),)
+        """Return the plan that deletes the DPUCluster if Drydock created it, and else removes our labels from it."""
+        return (
+            Step(name="leave", act=labels.remove, deadline=_LONG),
+            Step(name="delete", act=actions.delete, deadline=_LONG),
+        )
+
+    def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
+        """Return the DPUClusters of this installation.
+
+        The name of one that was created for a registration is not its key, which is then taken from a label.
+        """
+        config: schema.Config = blueprint.config
+        with connect(blueprint.credentials[config.credential]) as cluster:
+            type_ = dialect_of(cluster).type(clusters.KIND)
+            found = cluster.list(type_, config.namespace, labels=f"{INSTALLATION}={installation}")
+        return [_owned(one) for one in found if not one.deleting]
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Check that the API server can be used and has DPF."""
-        return server.problems(blueprint, ("DPUCluster",))
+        """Check that the API server can be used, has DPF, and has the fields of the cluster to build."""
+        found = server.problems(blueprint, (clusters.KIND,))
+        config: schema.Config = blueprint.config
+        if found or config.build is None:
+            return found
+        try:
+            with connect(blueprint.credentials[config.credential]) as cluster:
+                dialect = dialect_of(cluster)
+        except KubeError as error:
+            return [Problem(message=str(error), field="credential")]
+        return [
+            Problem(message=f"The DPUCluster cannot be created: {one}", field="build")
+            for one in dialect.missing(_example(config, dialect)).sentences()
+        ]
+
+
+def _example(config: schema.Config, dialect: Dialect) -> Json:
+    assert config.build is not None
+    vip = next((str(one.vip) for one in config.build.endpoints), "")
+    return clusters.manifest(
+        dialect, "example", config.namespace, type_=clusters.KAMAJI, max_nodes=config.build.max_nodes,
+        version=config.build.version, keepalived=actions.keepalived(config, vip),
+    )  # fmt: skip
+
+
+def _owned(found: Object) -> Owned:
+    tags = {key: value for key, value in found.labels.items() if key.startswith("drydock-")}
+    key = tags.pop(clusters.KEY, found.name)
+    return Owned(key=key, tags=tags, facts={"name": found.name}, named=key == found.name)
 
 
 def _draft(found: Object, wanted: Mapping[str, str]) -> Draft:
     lacking = sorted(name for name, value in wanted.items() if found.labels.get(name) != value)
-    size = found.spec.get("maxNodes")
     return Draft(
-        name=found.name, identity=f"{found.namespace}/{found.name}",
+        name=found.name, identity=f"{found.namespace}/{found.name}", identities=actions.identities(found),
         attributes={"cluster": found.name, "manager": str(found.spec.get("type") or "")},
-        capacity=Amounts(slots=size if type(size) is int and 0 < size <= 3000 else _NODES),
-        facts={
-            "name": found.name, "namespace": found.namespace, "kubeconfig": str(found.spec.get("kubeconfig") or ""),
-            "version": str(found.status.get("version") or found.spec.get("version") or ""),
-        },
+        capacity=Amounts(slots=clusters.slots(found, actions.DEFAULT_NODES)), facts=clusters.facts(found),
         refused=f"DPUCluster {found.name} is being deleted." if found.deleting else "", health=_health(found),
         outdated=f"DPUCluster {found.name} lacks the labels {', '.join(lacking)}." if lacking else "",
     )  # fmt: skip
