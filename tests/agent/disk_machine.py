@@ -23,6 +23,7 @@ class DiskMachine:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._tools, self._doubles = root / "tools", root / "doubles"
+        self.program = [sys.executable, "-m", "drydock_agent.program"]
         for folder in ("sys/block", "sys/class", "dev", "run", "proc/self", "tools", "doubles"):
             (root / folder).mkdir(parents=True)
         for tool in ("nvme", "hdparm", "blkdiscard", "tpm2_clear"):
@@ -113,7 +114,7 @@ class DiskMachine:
         """Run the program, and return what it prints."""
         content = given if isinstance(given, bytes) else json.dumps(given).encode() if given is not None else b""
         done = subprocess.run(
-            [sys.executable, "-m", "drydock_agent.program", *argv, "--root", str(self.root)],
+            [*self.program, *argv, "--root", str(self.root)],
             input=content, capture_output=True, env=self.environment(), cwd="/", timeout=60, check=False,
         )  # fmt: skip
         assert done.stderr == b"", done.stderr.decode()

@@ -14,9 +14,10 @@ import contextlib
 import io
 import json
 import logging
+import shlex
 import shutil
 import subprocess
-import sys
+import tempfile
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ import pycdlib
 from blueprints.bmc.values import PowerState
 from interfaces.keys import KeyPair, new_key_pair
 from tests.agent.disk_machine import DiskMachine
+from tests.agent.forks import program, serving
 from tests.blueprints import host_peers
 from tests.bmc.machine import Machine
 
@@ -41,7 +43,7 @@ _FORCED = """#!/bin/sh
 exec /bin/sh -c "$(printf %s "$SSH_ORIGINAL_COMMAND" | sed 's#PATH=/usr/local/sbin:#PATH={bin}:/usr/local/sbin:#')"
 """
 _AGENT = """#!/bin/sh
-PATH={tools}:$PATH DISK_DOUBLES={doubles} PYTHONPATH={code} exec {python} -m drydock_agent.program "$@" --root {root}
+PATH={tools}:$PATH DISK_DOUBLES={doubles} exec {program} "$@" --root {root}
 """
 
 
@@ -188,22 +190,23 @@ def guests(folder: Path, address: str, *, control: KeyPair | None = None, mib: i
     disks = DiskMachine(folder / "machine")
     disks.virtio(mib=mib)
     made = Guests(folder, address, control or new_key_pair("control"), host_peers.free_port(address), disks)
-    _install(made)
-    try:
-        yield made
-    finally:
-        made.stop()
+    with tempfile.TemporaryDirectory() as place, serving(f"{place}/agent"):
+        disks.program = program(f"{place}/agent")
+        _install(made)
+        try:
+            yield made
+        finally:
+            made.stop()
 
 
 def _install(made: Guests) -> None:
     """Install the agent of the ramdisk, which works on the disks of the machine."""
     root = made.disks.root
-    code = Path(__file__).resolve().parents[2]
     (made.folder / "bin").mkdir()
     programs = {
         made.folder / "forced": _FORCED.format(bin=made.folder / "bin"),
         made.folder / "bin/drydock-agent": _AGENT.format(
-            tools=root / "tools", doubles=root / "doubles", code=code, python=sys.executable, root=root
+            tools=root / "tools", doubles=root / "doubles", program=shlex.join(made.disks.program), root=root
         ),
     }
     for path, text in programs.items():
