@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from blueprints.dpf import permissions
 from blueprints.fake.cloud import Cloud
-from blueprints.kube.dialect import bundled
 from blueprints.models import Blueprint, Credential
 from leases.engine.core import database
 from leases.engine.sync import discovery
@@ -17,13 +15,13 @@ from leases.messaging.inline import settle
 from leases.models import Lease, Resource, Run, Sync
 from leases.operations import resources
 from leases.operations.callers import Caller, caller
-from tests.dpus.api import CLUSTER, NAMESPACE
+from tests.dpf.accounts import least
+from tests.dpus.api import CLUSTER
 from tests.dpus.conftest import dpf as dpf
 from tests.dpus.conftest import servers as servers
 from tests.dpus.double import Double
 from tests.dpus.user import URL, User
 from tests.dpus.world import WORLD, Host
-from tests.kube.servers import account
 
 PAST = "2020-01-01T00:00Z"
 FLAVOR = {
@@ -142,26 +140,6 @@ class Lab:
         leases = list(Lease.objects.values("id", "state", "message"))
         found = {name: getattr(row, name) for name in columns}
         pytest.fail(f"{row}: {found}, wanted {columns}\nruns: {runs}\nleases: {leases}")
-
-
-def least(dpf: User, without: Sequence[str] = ()) -> str:
-    """Return the kubeconfig of an account with exactly the roles that `drydock kube role` prints for the four kinds.
-
-    `without` are types of objects to which the account has no right.
-    """
-    namespace, found = dpf.double.state.api.namespace, []
-    apart = dpf.double.state.apart
-    dpf.double.state.admin.create(NAMESPACE, {"metadata": {"name": apart}})
-    dialect = bundled()[f"dpf-{dpf.double.generation.name}"]
-    for kind in permissions.kinds():
-        needed = permissions.permissions(kind, dialect)
-        rules = tuple(one for one in needed.namespaced if one.type.kind not in without)
-        needed = permissions.Permissions(rules, needed.cluster, needed.secrets)
-        name = f"{namespace}-{kind}".replace("_", "-")
-        found += permissions.manifests(
-            needed, namespace, name=name, account="drydock", account_namespace=namespace, secrets=apart
-        )
-    return account(dpf.kubeconfig, namespace, found)
 
 
 @pytest.fixture

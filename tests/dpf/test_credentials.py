@@ -23,7 +23,8 @@ from drydock.core.errors import Conflict, InvalidRequest, NotSupported
 from interfaces.deadline import Deadline
 from interfaces.dpu_services import Credentials, CredentialState
 from interfaces.errors import CredentialMissing, LeaseEnded, ServiceChanged
-from tests.dpf.conftest import FLAVOR, least
+from tests.dpf.accounts import least
+from tests.dpf.conftest import FLAVOR
 from tests.dpf.test_services import Site
 from tests.dpus.api import ACCOUNT, CREDENTIAL, SECRET, Api, name_of
 from tests.dpus.conftest import _database as _database

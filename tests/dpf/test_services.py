@@ -26,7 +26,8 @@ from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.deadline import Deadline
 from interfaces.dpu_services import Chart, DpuServices, Port, Service, ServiceState
 from interfaces.errors import LeaseEnded, ServiceChanged, ServiceMissing, Unreachable
-from tests.dpf.conftest import FLAVOR, least
+from tests.dpf.accounts import least
+from tests.dpf.conftest import FLAVOR
 from tests.dpus.api import CLUSTER, NODE, POD, SECRET, SERVICE, labels_of, name_of
 from tests.dpus.conftest import _database as _database
 from tests.dpus.services import PULL_ERROR, PULLING, STARTING

@@ -41,7 +41,8 @@ from blueprints.kube import (
 )
 from drydock.core import clock
 from tests.agent.captured import CAPTURES, expected, needed
-from tests.kube.servers import Lab, Server, lab, server
+from tests.kube.apiserver import Server, start
+from tests.kube.servers import Lab, lab, server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), needed]
 GROUP = "provisioning.dpu.nvidia.com"
@@ -243,12 +244,8 @@ def test_a_version_that_the_server_no_longer_has_means_list_again(cluster: Clust
 
 def test_a_server_that_is_stopped_and_started_again_loses_nothing(tmp_path_factory: pytest.TempPathFactory):
     """On a server of its own, because others use the shared ones."""
-    from tests.kube import servers
-
-    own = Server("24.10", tmp_path_factory.mktemp("kube") / "server")
-    servers._script("start", own.folder)
+    own = start("24.10", tmp_path_factory.mktemp("kube") / "server")
     try:
-        servers._install(own)
         with lab(own, RULES) as there, there.connect() as cluster, there.connect(deadline=5) as other:
             cluster.create(BFB, bfb(there.namespace, "before"))
             news = follow(other, BFB, there.namespace)

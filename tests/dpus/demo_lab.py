@@ -1,0 +1,143 @@
+"""What `make demo-dpu` stands on: DPF's doubles on two real API servers, hosts whose restarts reach them, and BMCs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.kube import apiserver
+
+NAMESPACE = "dpf-operator-system"
+OLD, NEW = "http://127.0.0.1:1/bf-bundle-3.1.0.bfb", "http://127.0.0.1:1/bf-bundle-3.2.0.bfb"
+CARDS = {"h1": ("MT2400X00001", "MT2400X00002"), "h2": ("MT2400X00003",)}
+"""The serial numbers of the cards that DPF knows, by host."""
+CHART = {"repository": "oci://charts.example.org/doca", "name": "firewall"}
+FLAVOR = {
+    "bfcfgParameters": ["WITH_NIC_FW_UPDATE=no"],
+    "grub": {"kernelParameters": ["hugepagesz=2M", "hugepages=512"]},
+}
+TICK = 0.3
+"""Seconds in a phase of DPF's double, and ten times as long in OS Installing."""
+AS_ROOT = os.geteuid() == 0
+
+
+class DemoLab:
+    """DPF with two hosts, and a card that only its BMC knows."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        from tests.dpf.bmc import card_bmc
+        from tests.dpus.api import NAMESPACE as NAMESPACES
+        from tests.dpus.api import Api
+        from tests.dpus.double import Double
+        from tests.dpus.generations import INSTALLING
+        from tests.dpus.images import Image
+        from tests.dpus.user import User
+
+        folder.mkdir()
+        new, old = (stack.enter_context(_server(version, folder / version)) for version in ("26.4", "24.10"))
+        admin = Api(new.kubeconfig, namespace=NAMESPACE)
+        admin.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        admin.close()
+        self.double = stack.enter_context(Double(new.kubeconfig, namespace=NAMESPACE, cluster=old.kubeconfig))
+        self.double.images.update({OLD: Image(), NEW: Image()})
+        self.double.dwell[INSTALLING] = 10
+        self.hosts = {name: self.double.world.host(name, list(serials)) for name, serials in CARDS.items()}
+        self.user = User(self.double, new.kubeconfig)
+        stack.callback(self.user.close)
+        self.bmcs = {card.serial: stack.enter_context(card_bmc(card.serial)) for card in self.double.world.cards}
+        for card in self.double.world.cards:
+            self.bmcs[card.serial].on_off = card.power_off
+        self.bmc: Any = None
+        self.card: Any = None
+        if AS_ROOT:
+            self._card_with_bmc(folder, stack)
+        stack.enter_context(self._reboots())
+        self.double.start(TICK)
+
+    def _card_with_bmc(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        from tests.bluefield.dpus import PASSWORD, publish, resources, web
+        from tests.bmc.bluefield import bluefield
+        from tests.bmc.flashing import flashing
+
+        self.images = stack.enter_context(web(folder / "images"))
+        publish(self.images)
+        self.bmc = stack.enter_context(bluefield(resources()))
+        self.bmc.set(PASSWORD)
+        self.card = stack.enter_context(flashing(self.bmc))
+
+    def account(self) -> str:
+        """Return the kubeconfig of Drydock's account, with the least role."""
+        from tests.dpf.accounts import least
+
+        return least(self.user)
+
+    @property
+    def reboots(self) -> dict[str, int]:
+        """How often each host was rebooted."""
+        return {name: len(host.reboots) for name, host in self.hosts.items()}
+
+    @property
+    def installing(self) -> bool:
+        """Whether a card is being installed at this moment."""
+        return any(card.installing for card in self.double.world.cards)
+
+    def running(self) -> list[str]:
+        """Return the serial numbers of the cards on which a system runs."""
+        found = [card.serial for card in self.double.world.cards if card.running]
+        return found + ([f"the card of {self.card.address}"] if self.card and self.card.running else [])
+
+    def left(self) -> list[str]:
+        """Return the objects on the API servers that were made for Drydock."""
+        from tests.dpus.api import BFB, CLUSTER, FLAVOR, SERVICE, name_of
+
+        kinds = (BFB, CLUSTER, FLAVOR, SERVICE)
+        return self.user.left() + [f"{kind.name} {name_of(one)}" for kind in kinds for one in self.user.all(kind)]
+
+    @contextlib.contextmanager
+    def _reboots(self) -> Iterator[None]:
+        """Reboot the machines of the double as the hosts of the fake provider are."""
+        from blueprints.fake.cloud import Cloud
+
+        over, done = threading.Event(), dict[str, int]()
+
+        def follow() -> None:
+            while not over.wait(0.1):
+                for one in Cloud("hosts").instances():
+                    for _ in range(one.cycles - done.get(one.key, 0)):
+                        self._host(one.key).power_cycle(by="drydock")
+                    done[one.key] = one.cycles
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _host(self, key: str) -> Any:
+        from django.db import connection
+
+        from leases.models import Resource
+
+        try:
+            return self.double.world.hosts[Resource.objects.get(pk=key.rpartition("-r")[2]).name]
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def _server(version: str, folder: Path) -> Iterator[apiserver.Server]:
+    try:
+        yield apiserver.start(version, folder)
+    finally:
+        apiserver.Server(version, folder).stop()
+
+
+def missing() -> str:
+    """Return why the demo cannot run here; empty if it can."""
+    return apiserver.missing()
