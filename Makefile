@@ -11,7 +11,7 @@ NUMPROCESSES ?= 3
 # In CI a failed test is retried twice, because the machine may be busy. The summary lists it as RERUN.
 RERUNS ?= $(if $(CI),2,0)
 
-.PHONY: help kube-peer demo demo-hardware demo-metal demo-cloud up test test-as-user test-slow test-changed test-vm test-metal test-gpu qemu-tree chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
+.PHONY: help kube-peer demo demo-hardware demo-metal demo-cloud demo-dpu up test test-as-user test-slow test-changed test-vm test-metal test-gpu qemu-tree chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -27,6 +27,9 @@ demo-metal: install-dev peers ## enrol, deploy, rescue and erase emulated server
 
 demo-cloud: install-dev peers ## lease and release five hosts on three emulated clouds that run out of capacity
 	@$(BIN)/python -m tests.clouds.demo
+
+demo-dpu: install-dev peers kube-peer ## lease emulated DPUs through DPF on a real Kubernetes API server, and through a BMC (minutes)
+	@$(BIN)/python -m tests.dpus.demo
 
 up: install ## run engines, web, workers and beat in the foreground until Ctrl-C
 	@$(BIN)/python -m drydock.up

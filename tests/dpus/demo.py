@@ -41,9 +41,7 @@ class DpuDemo:
         from drydock.cli.toolkit.session import connect_here
         from tests.clouds.world import crew
 
-        self.stage.scene(
-            "Two hosts with two BlueField cards each: DPF knows three cards, the fourth has only its BMC"
-        )
+        self.stage.scene("Two hosts with two BlueField cards each: DPF knows three cards, the fourth has only its BMC")
         with contextlib.ExitStack() as stack:
             self.lab = DemoLab(Path(os.environ["DRYDOCK_STATE"]) / "dpf", stack)
             self.stage.line("two API servers run, one with DPF, the other as DPU cluster")
@@ -222,7 +220,9 @@ class DpuDemo:
                 said = info.message
                 self.stage.line(f"lease {lease.id}: {said[:160]}")
             if clock.monotonic() > end or info.state in ("destroyed", "broken"):
-                self.stage.promise(f"lease {lease.id} is active", False, f"{info.state}: {info.message}; {self._said()}")
+                self.stage.promise(
+                    f"lease {lease.id} is active", False, f"{info.state}: {info.message}; {self._said()}"
+                )
                 raise AssertionError(f"lease {lease.id}")
             clock.sleep(0.3)
         self.stage.promise(f"lease {lease.id} is active", True)
