@@ -75,7 +75,7 @@ ALONE = [
         elsewhere={
             "make demo ": "tests/cli/test_demo.py", "make demo-hardware": "tests/cli/test_demo.py",
             "make demo-cloud": "tests/clouds/test_demo.py", "make demo-metal": "tests/metal/test_demo.py",
-            "make test": _MAKE, "make lint": _MAKE,
+            "make demo-dpu": "tests/dpus/test_demo.py", "make test": _MAKE, "make lint": _MAKE,
         },
         codes={"drydock explain host --vcpus 64": 6},
         prints={"drydock lease host --vcpus 1": "^Linux ", "drydock run mine": "greeting$"},

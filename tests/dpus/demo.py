@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import getpass
 import os
 import sys
 from collections.abc import Callable
@@ -61,15 +62,27 @@ class DpuDemo:
         self.client.add_credential("dpf", {"kubeconfig": self.lab.account()})
         self.client.add_credential("bmcs", {"username": "root", "password": _password()})
         bmcs = {serial: bmc.access() for serial, bmc in self.lab.bmcs.items()}
-        self._add("hosts", "fake", "host", {"provider": "hosts", "capacity": {"slots": 8}})
-        self._add("images", "dpf_image", "dpu_image", {**server, "images": [{"url": OLD}, {"url": NEW}]})
-        self._add("clusters", "dpf_cluster", "dpu_cluster", {**server, "build": {"max_nodes": 10}})
-        self._add("cards", "dpf_card", "dpu_card", {**server, "bmc_credential": "bmcs", "bmcs": bmcs})
-        self._add("dpus", "dpf", "dpu", {**server, **self._dpus(OLD)})
+        self._hosts()
+        self._add("images", "dpf_image", {**server, "images": [{"url": OLD}, {"url": NEW}]})
+        self._add("clusters", "dpf_cluster", {**server, "build": {"max_nodes": 10}})
+        self._add("cards", "dpf_card", {**server, "bmc_credential": "bmcs", "bmcs": bmcs})
+        self._add("dpus", "dpf", {**server, **self._dpus(OLD)})
         if AS_ROOT:
             self._blueprints_with_bmc()
         else:
             self.stage.line("The card with only its BMC is left out: its DPU needs accounts, which root creates.")
+
+    def _hosts(self) -> None:
+        (double, guest), (_, other) = self.lab.servers.values()
+        (other.folder / "control").write_text(guest.control.public + "\n")
+        self.client.add_credential("rack-root", {"private_key": guest.control.private})
+        self.client.add_credential("rack-bmc", double.credential())
+        config = {
+            "credential": "rack-root", "bmc_credential": "rack-bmc", "min_free_mib": 0, "compare": "report",
+            "connect_timeout": 5, "shutdown_timeout": 10, "accounts": "per_lease" if AS_ROOT else "shared",
+            "trusted": True,
+        }  # fmt: skip
+        self._add("hosts", "bare_metal", config)
 
     @staticmethod
     def _dpus(image: str) -> dict[str, Any]:
@@ -80,22 +93,20 @@ class DpuDemo:
         from tests.bluefield.dpus import config
 
         here = {"folder": f"{os.environ['DRYDOCK_STATE']}/web", "first_uid": 825_100, "uids": 50}
-        self._add("here", "local_host", "host", {**here, "cpu_millicores": 4000, "disk_mib": 100_000})
-        self._add("folders", "storage", "storage", {"disk_mib": 32})
-        self._add("sites", "webroot", "webroot", {"first_port": _PORTS, "last_port": _PORTS + 20})
-        self._add("bmc-cards", "bluefield_card", "dpu_card", {})
-        self._add("bmc-dpus", "bluefield", "dpu", config(self.lab.card, self.lab.images))
+        self._add("here", "local_host", {**here, "cpu_millicores": 4000, "disk_mib": 100_000})
+        self._add("folders", "storage", {"disk_mib": 32})
+        self._add("sites", "webroot", {"first_port": _PORTS, "last_port": _PORTS + 20})
+        self._add("bmc-cards", "bluefield_card", {})
+        self._add("bmc-dpus", "bluefield", config(self.lab.card, self.lab.images))
 
-    def _add(self, name: str, kind: str, type_: str, config: dict[str, Any]) -> None:
+    def _add(self, name: str, kind: str, config: dict[str, Any]) -> None:
         from blueprints.models import Blueprint
         from drydock_client.values import BlueprintChange
 
-        change = BlueprintChange(audience="everyone", max_resources=0 if name == "hosts" else None)
-        made = self.client.add_blueprint(name, kind, config, change)
+        made = self.client.add_blueprint(name, kind, config, BlueprintChange(audience="everyone"))
         if not made.enabled:
             raise AssertionError(f"{name}: {made.problems}")
-        columns = {"resource_type": type_, "discovery_interval": dt.timedelta(seconds=2)}
-        Blueprint.objects.filter(name=name).update(**columns)
+        Blueprint.objects.filter(name=name).update(discovery_interval=dt.timedelta(seconds=2))
 
     # Scenes
 
@@ -103,12 +114,13 @@ class DpuDemo:
         from leases.models import Resource
 
         for name, host in self.lab.hosts.items():
-            self.client.register("hosts", {"name": host.name, "identity": host.name})
-            self.wait(f"host {name} is there", lambda h=host: self._is_active(h.name))  # type: ignore[misc]
+            self.client.register("hosts", self.lab.registration(name, getpass.getuser()))
+            self.wait(f"host {name} is enrolled by its BMC", lambda h=host: self._is_active(h.name))  # type: ignore[misc]
             if name == "h1":
                 self.holder = self.ask("host", {}, allowed_blueprints=["hosts"])
                 self._active(self.holder)
                 self.stage.line("a job leases one of eight slots of host h1")
+        self.lab.begin()
         if AS_ROOT:
             from tests.bluefield.dpus import PASSWORD
             from tests.bmc.bluefield import SERIAL
@@ -116,10 +128,10 @@ class DpuDemo:
             access = self.lab.bmc.access()
             given = {"serial": SERIAL, "bmc": access, "host": self.lab.hosts["h2"].name}
             self.client.register("bmc-cards", {**given, "credential": {"password": PASSWORD}})
-        cards = Resource.objects.filter(type="dpu_card", state="active")
+        cards = Resource.objects.filter(type="dpu_card", state="active", part_of__state="active")
         wanted = sum(map(len, CARDS.values())) + AS_ROOT
-        self.wait(f"{wanted} cards are found", lambda: cards.count() == wanted)
-        rows = [(one.attributes.get("serial"), one.part_of.name if one.part_of else "", one.blueprint.name)
+        self.wait(f"{wanted} cards are found in their hosts", lambda: cards.count() == wanted)
+        rows = [(one.attributes.get("serial"), one.part_of.name, one.blueprint.name)
                 for one in cards.select_related("part_of", "blueprint").order_by("name")]  # fmt: skip
         self.stage.table(("card", "host", "found by"), rows)
 

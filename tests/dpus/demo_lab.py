@@ -1,10 +1,9 @@
-"""What `make demo-dpu` stands on: DPF's doubles on two real API servers, hosts whose restarts reach them, and BMCs."""
+"""What `make demo-dpu` stands on: DPF's doubles on two real API servers, hosts and cards with BMCs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,7 @@ class DemoLab:
         self.card: Any = None
         if AS_ROOT:
             self._card_with_bmc(folder, stack)
-        stack.enter_context(self._reboots())
+        self.servers = {name: stack.enter_context(self._server_of(name)) for name in CARDS}
         self.double.start(TICK)
 
     def _card_with_bmc(self, folder: Path, stack: contextlib.ExitStack) -> None:
@@ -68,6 +67,31 @@ class DemoLab:
         self.bmc = stack.enter_context(bluefield(resources()))
         self.bmc.set(PASSWORD)
         self.card = stack.enter_context(flashing(self.bmc))
+
+    def _server_of(self, name: str) -> Any:
+        """Return a server with a BMC, whose starts are those of the host with the cards."""
+        from tests.metal.demo import server
+
+        host, number = self.hosts[name], list(CARDS).index(name) + 1
+        about = {"name": name, "serial": f"SN-{name}", "macs": (f"52:54:00:00:02:{number:02}",)}
+        return server(f"127.9.16.{number}", on_start=lambda: host.power_cycle(by="drydock"), **about)
+
+    def registration(self, name: str, user: str) -> dict[str, Any]:
+        """Return how a host is registered."""
+        double, guest = self.servers[name]
+        bmc = {"driver": "redfish", **double.access()}
+        return {
+            **guest.registration(user),
+            "name": self.hosts[name].name,
+            "serial": f"SN-{name}",
+            "slots": 8,
+            "bmc": bmc,
+        }
+
+    def begin(self) -> None:
+        """Count the reboots from now on."""
+        for host in self.hosts.values():
+            host.reboots.clear()
 
     def account(self) -> str:
         """Return the kubeconfig of Drydock's account, with the least role."""
@@ -96,38 +120,6 @@ class DemoLab:
 
         kinds = (BFB, CLUSTER, FLAVOR, SERVICE)
         return self.user.left() + [f"{kind.name} {name_of(one)}" for kind in kinds for one in self.user.all(kind)]
-
-    @contextlib.contextmanager
-    def _reboots(self) -> Iterator[None]:
-        """Reboot the machines of the double as the hosts of the fake provider are."""
-        from blueprints.fake.cloud import Cloud
-
-        over, done = threading.Event(), dict[str, int]()
-
-        def follow() -> None:
-            while not over.wait(0.1):
-                for one in Cloud("hosts").instances():
-                    for _ in range(one.cycles - done.get(one.key, 0)):
-                        self._host(one.key).power_cycle(by="drydock")
-                    done[one.key] = one.cycles
-
-        thread = threading.Thread(target=follow, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def _host(self, key: str) -> Any:
-        from django.db import connection
-
-        from leases.models import Resource
-
-        try:
-            return self.double.world.hosts[Resource.objects.get(pk=key.rpartition("-r")[2]).name]
-        finally:
-            connection.close()
 
 
 @contextlib.contextmanager

@@ -33,8 +33,11 @@ AS_ROOT = os.geteuid() == 0
 
 
 @contextlib.contextmanager
-def server(address: str, **about: Any) -> Iterator[tuple[Any, Any]]:
-    """A server that is off: its BMC, and its operating system, which runs while the server is on."""
+def server(address: str, on_start: Callable[[], None] = lambda: None, **about: Any) -> Iterator[tuple[Any, Any]]:
+    """A server that is off: its BMC, and its operating system, which runs while the server is on.
+
+    `on_start` is called whenever it is switched on.
+    """
     from blueprints.bmc.values import PowerState
     from tests.blueprints import host_peers
     from tests.bmc.double import redfish_double
@@ -46,6 +49,7 @@ def server(address: str, **about: Any) -> Iterator[tuple[Any, Any]]:
         def switched(state: PowerState) -> None:
             if state is PowerState.ON:
                 guest.again()
+                on_start()
             elif state is PowerState.OFF:
                 guest.stop()
 

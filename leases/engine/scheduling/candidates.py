@@ -38,6 +38,7 @@ from leases.engine.placement.constraints import (
     suits,
     takes_all,
 )
+from leases.engine.resources.provision import carrier_lease
 from leases.engine.scheduling.decision import COUNTED, Candidate, Exclusion
 
 _COUNTED = 100
@@ -283,6 +284,7 @@ def _what_it_could_build(
             for one in wants
             for draft in _drafts(blueprint, kind, config, one, affords, choose=choose, failing=failing)
         ]
+        lacking = [_lacks_carrier(blueprint, want) for want in wants]
     except CatalogueStale as error:
         return {"stale": str(error) or "its catalogue has not been read yet"}
     except Exception as error:
@@ -295,8 +297,25 @@ def _what_it_could_build(
         if (problem := draft_misfit(draft, want, kind.matches) or _outlived(draft, one))
     }
     if fitting := tuple(draft for draft in drafts if id(draft) not in problems):
-        return {"drafts": fitting}
+        return {"stale": lacking[0]} if all(lacking) else {"drafts": fitting}
     return {"impossible": next(iter(problems.values()), "it offers nothing that meets the request")}
+
+
+def _lacks_carrier(blueprint: Blueprint, want: Asked) -> str:
+    """Return which carrier the resource would need that nothing could be; empty if there could be one.
+
+    Such a build would wait, although another blueprint may have what was requested.
+    """
+    lease = carrier_lease(blueprint, want)
+    if lease is None:
+        return ""
+    carrier = PlacementRequest(
+        type=lease.type, requirements=lease.requirements, amounts=lease.amounts, exclusive=lease.exclusive
+    )
+    if any(one.suitable or one.drafts for one in candidates(carrier)):
+        return ""
+    named = ", ".join(f"{name}={value}" for name, value in sorted(lease.requirements.items()))
+    return f"it builds on a {lease.type}{f' with {named}' if named else ''}, and none is known"
 
 
 def _drafts(
