@@ -11,6 +11,7 @@ from typing import Any
 from drydock_client.operations import Operations, operation
 from drydock_client.values import (
     AccessInfo,
+    DpuChainInfo,
     DpuChart,
     DpuCredentialInfo,
     DpuPort,
@@ -135,17 +136,45 @@ class Interfaces(Operations):
     )
     def apply_dpu_service(
         self, id: int, name: str, *, chart: DpuChart, values: Mapping[str, Any] | None = None,
-        ports: Sequence[DpuPort] = (), labels: Mapping[str, str] | None = None,
+        ports: Sequence[DpuPort] = (), labels: Mapping[str, str] | None = None, interfaces: Sequence[str] = (),
     ) -> DpuServiceInfo:  # fmt: skip
         """Create a service, or change the one of this name. The same service again changes nothing.
 
-        The chart must be one that the config of the blueprint allows. `labels` are those of the pods; namespace,
-        cluster and node are set by Drydock. Returns before the pods run: get the service for its state.
+        The chart must be one that the config of the blueprint allows. `labels` are those of the pods, and `interfaces`
+        names of their network interfaces, which must be connected by chains before the pods start; namespace, cluster
+        and node are set by Drydock. Returns before the pods run: get the service for its state.
         """
 
     @operation("DELETE", "leases/{id}/dpu-services/{name}", "Remove a service from a DPU", scope="lease", host="lease")
     def remove_dpu_service(self, id: int, name: str) -> None:
-        """Begin to remove a service. A missing service is not an error."""
+        """Begin to remove a service that no chain uses. A missing service is not an error."""
+
+    @operation("GET", "leases/{id}/dpu-chains", "List the chains on a DPU", host="lease")
+    def dpu_chains(self, id: int) -> list[DpuChainInfo]:
+        """List the chains of a lease, sorted by name."""
+
+    @operation("GET", "leases/{id}/dpu-chains/{name}", "Get a chain on a DPU", host="lease")
+    def dpu_chain(self, id: int, name: str) -> DpuChainInfo:
+        """Return a chain with its state."""
+
+    @operation(
+        "PUT",
+        "leases/{id}/dpu-chains/{name}",
+        "Connect interfaces on a DPU by a chain",
+        scope="lease",
+        body="DpuChain",
+        host="lease",
+    )
+    def connect_dpu_chain(self, id: int, name: str, *, switches: Sequence[Sequence[str]]) -> DpuChainInfo:
+        """Create a chain, whose switches each connect some interfaces. The same chain again changes nothing.
+
+        Interfaces are `p0` (a network port), `pf0` (the host's function), `pf0vf3` (a virtual function) and `edge:net1`
+        (an interface of a service). None may be in use by another chain or lease. Returns before they are connected.
+        """
+
+    @operation("DELETE", "leases/{id}/dpu-chains/{name}", "Remove a chain from a DPU", scope="lease", host="lease")
+    def remove_dpu_chain(self, id: int, name: str) -> None:
+        """Begin to remove a chain. A missing chain is not an error."""
 
     @operation("GET", "leases/{id}/dpu-credentials", "List the credentials of a DPU", host="lease")
     def dpu_credentials(self, id: int) -> list[DpuCredentialInfo]:

@@ -199,6 +199,12 @@ class CredentialMissing(InterfaceError, NotFound):
     code = "credential_missing"
 
 
+class ChainMissing(InterfaceError, NotFound):
+    """The DPU has no chain of this name."""
+
+    code = "chain_missing"
+
+
 class ServiceChanged(InterfaceError, Conflict):
     """The service was changed or removed by another request meanwhile. Nothing was changed by this one."""
 

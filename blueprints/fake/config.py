@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue, SecretStr
 
 from blueprints.contract import Acts, Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
-from blueprints.dpuservices import ChartConfig
+from blueprints.dpuservices import ChainConfig, ChartConfig
 from blueprints.fake.capacity import Capacity
 from blueprints.fake.faults import Fault, LeaseFields
 from blueprints.matching import Match
@@ -96,6 +96,9 @@ class Config(Fields):
     secrets: bool = Field(default=False, description="A build generates a password, which is stored as a secret.")
     charts: tuple[ChartConfig, ...] = Field(
         default=(), description="Charts that owners may install as services (fake_activated)."
+    )
+    chains: ChainConfig | None = Field(
+        default=None, description="Whether owners may connect chains, and what (fake_activated); by default not."
     )
     faults: tuple[Fault, ...] = ()
 

@@ -43,6 +43,7 @@ from drydock_client.values.resources import (
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import (
+    DpuChainInfo,
     DpuChart,
     DpuCredentialInfo,
     DpuPort,
@@ -75,6 +76,7 @@ __all__ = [
     "CredentialInfo",
     "DeclaredActInfo",
     "DeviceInfo",
+    "DpuChainInfo",
     "DpuChart",
     "DpuCredentialInfo",
     "DpuPort",

@@ -1,10 +1,13 @@
 """The services on a leased DPU: Helm charts that run in pods on its card.
 
 The package contains the definition of a service and its checks (`service`, `helm`), what is seen of it (`status`), the
-contract with the order of checks and writes (`contract`), credentials of the DPU cluster (`credentials`), and a fake
-for tests. What carries out the writes is a `ServiceBackend` and a `CredentialBackend` of the kind.
+contract with the order of checks and writes (`contract`), credentials of the DPU cluster (`credentials`), the chains
+that connect interfaces (`chain`, `chains`), and a fake for tests. What carries out the writes is a `ServiceBackend`, a
+`CredentialBackend` and a `ChainBackend` of the kind.
 """
 
+from interfaces.dpu_services.chain import Chain, ChainInterface
+from interfaces.dpu_services.chains import ChainBackend, ChainLimits, Chains, ChainState, ChainStatus, FoundChain
 from interfaces.dpu_services.contract import DpuServices, ServiceBackend
 from interfaces.dpu_services.credentials import (
     CredentialBackend,
@@ -18,6 +21,13 @@ from interfaces.dpu_services.status import Condition, Deployed, Pod, ServiceStat
 
 __all__ = [
     "AllowedChart",
+    "Chain",
+    "ChainBackend",
+    "ChainInterface",
+    "ChainLimits",
+    "ChainState",
+    "ChainStatus",
+    "Chains",
     "Chart",
     "Condition",
     "CredentialBackend",
@@ -26,6 +36,7 @@ __all__ = [
     "Credentials",
     "Deployed",
     "DpuServices",
+    "FoundChain",
     "FoundCredential",
     "Pod",
     "Port",

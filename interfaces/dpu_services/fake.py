@@ -9,11 +9,14 @@ from dataclasses import replace
 from drydock.core import clock
 from interfaces.contract import StillMine
 from interfaces.deadline import Deadline
+from interfaces.dpu_services.chain import Chain
+from interfaces.dpu_services.chains import ChainBackend, ChainLimits, FoundChain
 from interfaces.dpu_services.contract import DpuServices, ServiceBackend
 from interfaces.dpu_services.credentials import LONGEST, CredentialBackend, FoundCredential
 from interfaces.dpu_services.service import AllowedChart, Service
 from interfaces.dpu_services.status import Deployed, Pod
 from interfaces.errors import ServiceChanged
+from interfaces.slot_locks import SlotLocks, SlotLocksInMemory
 from interfaces.transport import Transport
 
 
@@ -120,15 +123,64 @@ class MemoryCredentials(CredentialBackend):
         self.after_write()
 
 
+class MemoryChains(ChainBackend):
+    """Chains in memory, connected at once unless `set` says otherwise.
+
+    `before_write` and `after_write` are called around each write. What `kept` names is removed only in part.
+    """
+
+    def __init__(self, limits: ChainLimits) -> None:
+        self.limits, self.dpu, self.lease = limits, "dpu", "lease"
+        self.chains: dict[str, FoundChain] = {}
+        self.kept: set[str] = set()
+        self.before_write: Callable[[], None] = _always
+        self.after_write: Callable[[], None] = _always
+        self._versions = 0
+
+    def set(self, name: str, **seen: object) -> None:
+        """Set what is seen of a chain: the fields of `FoundChain`."""
+        self.chains[name] = replace(self.chains[name], **seen)  # type: ignore[arg-type]
+
+    def list(self, deadline: Deadline) -> Sequence[FoundChain]:
+        return [self.chains[name] for name in sorted(self.chains)]
+
+    def find(self, name: str, deadline: Deadline) -> FoundChain | None:
+        return self.chains.get(name)
+
+    def create(self, chain: Chain, deadline: Deadline) -> FoundChain:
+        self.before_write()
+        there = self.chains.get(chain.name)
+        if there is not None and there.chain != chain:
+            raise ServiceChanged(f"The chain {chain.name} was created meanwhile.")
+        self._versions += 1
+        self.chains[chain.name] = FoundChain(chain=chain, version=str(self._versions), ready=True)
+        self.after_write()
+        return self.chains[chain.name]
+
+    def remove(self, found: FoundChain, deadline: Deadline) -> bool:
+        self.before_write()
+        name = found.chain.name
+        there = self.chains.get(name)
+        if there is not None and there.version == found.version:
+            if name in self.kept:
+                self.set(name, removing=True)
+                return False
+            del self.chains[name]
+        self.after_write()
+        return True
+
+
 class FakeDpuServices(DpuServices):
-    """The services of a fake DPU. `backend` and `issuer` have them; change `allowed` to allow other charts."""
+    """The services of a fake DPU. `backend`, `issuer` and `connector` have them; change `allowed` for other charts."""
 
     def __init__(
         self, transport: Transport | None = None, *, still_mine: StillMine = _always,
-        allowed: Sequence[AllowedChart] = (), longest: int = LONGEST,
+        allowed: Sequence[AllowedChart] = (), longest: int = LONGEST, limits: ChainLimits | None = None,
+        locks: SlotLocks | None = None,
     ) -> None:  # fmt: skip
         self.backend, self.issuer = MemoryBackend(), MemoryCredentials()
+        self.connector, self.locks = MemoryChains(limits or ChainLimits(vfs=8)), locks or SlotLocksInMemory()
         super().__init__(
             transport, still_mine=still_mine, backend=self.backend, allowed=allowed, credentials=self.issuer,
-            longest=longest,
+            longest=longest, chains=self.connector, locks=self.locks,
         )  # fmt: skip

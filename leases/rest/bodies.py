@@ -149,6 +149,23 @@ class DpuService(Body):
     labels: Annotated[
         dict[str, str] | None, Field(max_length=32, description="Labels of the pods, not of reserved domains.")
     ] = None
+    interfaces: Annotated[
+        list[Annotated[str, Field(max_length=15)]],
+        Field(max_length=8, description="Names of network interfaces of the pods, which chains connect."),
+    ] = []
+
+
+class DpuChain(Body):
+    """A chain on a DPU: switches, each with the interfaces that it connects. Drydock sets node and cluster."""
+
+    switches: Annotated[
+        list[Annotated[list[Annotated[str, Field(max_length=60)]], Field(max_length=32)]],
+        Field(
+            min_length=1, max_length=8,
+            description="Interfaces are `p0` (a network port), `pf0` (the host's function), `pf0vf3` (a virtual "
+            "function) and `edge:net1` (an interface of a service).",
+        ),
+    ]  # fmt: skip
 
 
 class DpuCredential(Body):

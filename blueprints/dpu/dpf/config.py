@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_va
 from blueprints.contract import Fields
 from blueprints.dpf import Server
 from blueprints.dpf.phases import LIMIT, LIMITS
-from blueprints.dpuservices import ChartConfig
+from blueprints.dpuservices import ChainConfig, ChartConfig
 from interfaces.dpu_services.credentials import LONGEST, SHORTEST
 
 _HUGEPAGES = re.compile(r"\Ahugepages=(\d{1,9})\Z")
@@ -56,6 +56,9 @@ class Config(Server):
     )
     charts: tuple[ChartConfig, ...] = Field(
         default=(), max_length=200, description="Charts that owners of leases may install as services on their DPU."
+    )
+    chains: ChainConfig | None = Field(
+        default=None, description="Whether owners may connect chains, and what; by default they may not."
     )
     park: Literal["power_off", "wipe", "reimage", "leave"] = Field(
         default="leave",

@@ -14,8 +14,8 @@ from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step, Updates
+from blueprints.dpf import chains, delete_ours, owned
 from blueprints.dpf import config as server
-from blueprints.dpf import delete_ours, owned
 from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.services import KIND as SERVICE
@@ -90,7 +90,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
         )
 
     def deactivate(self) -> Plan:
-        """Return the plan that removes the credentials and services of the lease."""
+        """Return the plan that removes the credentials, chains and services of the lease."""
         return (
             Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
             Step(name="services", act=leasing.remove_own, deadline=_LONG),
@@ -101,7 +101,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
         return not (lease.resource.blueprint.config.root or lease.facts.get(leasing.ROOT))
 
     def hand_over(self) -> Plan:
-        """Return the plan that leaves the services to the new owner, but no credential that the former one knows."""
+        """Return the plan that leaves services and chains to the new owner, but no credential."""
         return (
             Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
             Step(name="services", act=leasing.keep_services),
@@ -148,6 +148,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
             "DPUFlavor",
             "DPU",
             *((SERVICE,) if blueprint.config.charts else ()),
+            *(chains.KINDS if blueprint.config.chains is not None else ()),
             *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
         )
         found = server.problems(blueprint, kinds)
