@@ -14,6 +14,7 @@ from drydock_client.values import (
     DpuChainInfo,
     DpuChart,
     DpuCredentialInfo,
+    DpuNetworkInfo,
     DpuPort,
     DpuServiceInfo,
     Ended,
@@ -168,13 +169,41 @@ class Interfaces(Operations):
     def connect_dpu_chain(self, id: int, name: str, *, switches: Sequence[Sequence[str]]) -> DpuChainInfo:
         """Create a chain, whose switches each connect some interfaces. The same chain again changes nothing.
 
-        Interfaces are `p0` (a network port), `pf0` (the host's function), `pf0vf3` (a virtual function) and `edge:net1`
-        (an interface of a service). None may be in use by another chain or lease. Returns before they are connected.
+        Interfaces are `p0` (a network port), `pf0` (the host's function), `pf0vf3` (a virtual function), `edge:net1`
+        (an interface of a service) and `edge:net1@blue` (with an address of a network). None may be in use by another
+        chain or lease. Returns before they are connected.
         """
 
     @operation("DELETE", "leases/{id}/dpu-chains/{name}", "Remove a chain from a DPU", scope="lease", host="lease")
     def remove_dpu_chain(self, id: int, name: str) -> None:
         """Begin to remove a chain. A missing chain is not an error."""
+
+    @operation("GET", "leases/{id}/dpu-networks", "List the networks of a DPU", host="lease")
+    def dpu_networks(self, id: int) -> list[DpuNetworkInfo]:
+        """List the networks of a lease, sorted by name."""
+
+    @operation("GET", "leases/{id}/dpu-networks/{name}", "Get a network of a DPU", host="lease")
+    def dpu_network(self, id: int, name: str) -> DpuNetworkInfo:
+        """Return a network with its state."""
+
+    @operation(
+        "PUT", "leases/{id}/dpu-networks/{name}", "Create a network of a DPU", scope="lease", body="DpuNetwork",
+        host="lease",
+    )  # fmt: skip
+    def create_dpu_network(
+        self, id: int, name: str, *, subnet: str = "", gateway: str = "", addresses: int | None = None,
+        network: str = "", prefix: int | None = None, gateway_index: int | None = None, mtu: int | None = None,
+    ) -> DpuNetworkInfo:  # fmt: skip
+        """Create a network, of which interfaces of services get addresses. The same one again changes nothing.
+
+        Give either a `subnet` with the number of `addresses` and perhaps a `gateway`, or a `network` that is divided
+        into subnets with `prefix`, whose gateway is the address `gateway_index`. The range must be one that the config
+        of the blueprint allows, and in use by no other lease.
+        """
+
+    @operation("DELETE", "leases/{id}/dpu-networks/{name}", "Remove a network of a DPU", scope="lease", host="lease")
+    def remove_dpu_network(self, id: int, name: str) -> None:
+        """Begin to remove a network that no chain uses. A missing network is not an error."""
 
     @operation("GET", "leases/{id}/dpu-credentials", "List the credentials of a DPU", host="lease")
     def dpu_credentials(self, id: int) -> list[DpuCredentialInfo]:

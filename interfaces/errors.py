@@ -199,10 +199,10 @@ class CredentialMissing(InterfaceError, NotFound):
     code = "credential_missing"
 
 
-class ChainMissing(InterfaceError, NotFound):
-    """The DPU has no chain of this name."""
+class ObjectMissing(InterfaceError, NotFound):
+    """The DPU has no chain or network of this name."""
 
-    code = "chain_missing"
+    code = "object_missing"
 
 
 class ServiceChanged(InterfaceError, Conflict):

@@ -25,7 +25,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """An account, a key, a file, a service, a credential or a chain that a lease has on an instance."""
+    """An account, a key, a file, a service, a credential, a chain or a network that a lease has on an instance."""
 
     key: str
     lease: str
@@ -66,7 +66,7 @@ class Cloud(Provider):
                 "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?1, lease) UNION ALL "
                 "SELECT key, lease, 'service ' || name FROM services WHERE lease = coalesce(?1, lease) UNION ALL "
                 "SELECT key, lease, 'credential ' || name FROM dpu_credentials WHERE lease = coalesce(?1, lease) "
-                "UNION ALL SELECT key, lease, 'chain ' || name FROM dpu_chains WHERE lease = coalesce(?1, lease) "
+                "UNION ALL SELECT key, lease, noun || ' ' || name FROM dpu_objects WHERE lease = coalesce(?1, lease) "
                 "ORDER BY 1, 2, 3",
                 (lease,),
             )
@@ -85,11 +85,11 @@ class Cloud(Provider):
             values = (json.dumps(seen), lease, name)
             db.execute("UPDATE services SET seen = ? WHERE lease = ? AND name = ?", values)
 
-    def show_chain(self, lease: str, name: str, **seen: Any) -> None:
-        """Set what is seen of a chain: `complete`, `ready`, `removing`, and `conditions` as objects."""
+    def show_object(self, lease: str, noun: str, name: str, **seen: Any) -> None:
+        """Set what is seen of a chain or network: `complete`, `ready`, `removing`, and `conditions` as objects."""
         with self._store.transaction() as db:
-            values = (json.dumps(seen), lease, name)
-            db.execute("UPDATE dpu_chains SET seen = ? WHERE lease = ? AND name = ?", values)
+            values = (json.dumps(seen), lease, noun, name)
+            db.execute("UPDATE dpu_objects SET seen = ? WHERE lease = ? AND noun = ? AND name = ?", values)
 
     def kill(self, key: str) -> None:
         """Make the instance fail. It stays listed, and its next check reports it dead."""

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from blueprints.dpuservices import allowed
-from blueprints.fake.dpuchains import FakeChains
 from blueprints.fake.dpucredentials import FakeCredentials
+from blueprints.fake.dpuobjects import FakeChains, FakeNetworks
 from blueprints.fake.running import Running
 from blueprints.specs import LeaseView
 from interfaces.contract import Interface
@@ -94,11 +94,12 @@ def _deployed(row: Any) -> Deployed:
 
 
 def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:
-    """Open the services of a lease, with the charts and chains that the config of its blueprint allows."""
+    """Open the services of a lease, with what the config of its blueprint allows."""
     config = lease.resource.blueprint.config
     there = config.provider, lease.resource.key, lease.key
     return DpuServices.beside(
         FakeServices(*there), still_mine=still_mine, allowed=allowed(config.charts), locks=lease.slot_locks,
         credentials=FakeCredentials(*there),
         chains=FakeChains(*there, config.chains) if config.chains is not None else None,
+        networks=FakeNetworks(*there, config.networks) if config.networks else None,
     )  # fmt: skip

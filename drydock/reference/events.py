@@ -60,6 +60,7 @@ EVENTS: Mapping[str, str] = {
     "lease.httpd": "The web server of a lease was changed; the message says how.",
     "lease.dpu_chain": "Interfaces of a leased DPU were connected by a chain, or a chain was removed.",
     "lease.dpu_credential": "A credential of a leased DPU was requested, shown to the owner or removed.",
+    "lease.dpu_network": "A network of a leased DPU was created or removed.",
     "lease.dpu_service": "A service on a leased DPU was applied or removed. Its Helm values are not recorded.",
     "lease.job": "A job was requested or cancelled.",
     "lease.transferred": "A lease was transferred; the message names the former and the new owner.",

@@ -127,6 +127,25 @@ class DpuChainInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DpuNetworkInfo:
+    """A network of a leased DPU: `pending`, `ready` or `removing`.
+
+    It has either a `subnet` that its nodes share, or a `network` that is divided into subnets with `prefix`.
+    """
+
+    name: str
+    state: str
+    messages: tuple[str, ...] = ()
+    subnet: str = ""
+    gateway: str = ""
+    addresses: int | None = None
+    network: str = ""
+    prefix: int | None = None
+    gateway_index: int | None = None
+    mtu: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DpuServiceInfo:
     """A service on a leased DPU: `pending`, `ready`, `failed` or `removing`.
 

@@ -11,19 +11,24 @@ from drydock.core.errors import InvalidRequest
 from interfaces.dpu_services.service import INTERFACE, check_name
 
 MOST_SWITCHES, MOST_CHAIN_PORTS = 8, 32
-_LONGEST = 60
+_LONGEST = 110
 _SHOWN = 100
 _PHYSICAL = re.compile(r"p(?P<port>\d{1,2})")
 _FUNCTION = re.compile(r"pf(?P<pf>\d{1,2})(vf(?P<vf>\d{1,4}))?")
-_OF_SERVICE = re.compile(rf"(?P<service>[a-z]([a-z0-9-]{{0,38}}[a-z0-9])?):(?P<name>{INTERFACE.pattern})")
-_FORMS = "p0 (network port), pf0 (host's function), pf0vf3 (virtual function), edge:net1 (interface of a service)"
+_NAME = r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?"
+_OF_SERVICE = re.compile(rf"(?P<service>{_NAME}):(?P<name>{INTERFACE.pattern})(@(?P<network>{_NAME}))?")
+_FORMS = (
+    "p0 (network port), pf0 (host's function), pf0vf3 (virtual function), edge:net1 (interface of a service), "
+    "edge:net1@blue (with an address of a network)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChainInterface:
     """An interface of a DPU: a network port, a function of its host (PF), a virtual one (VF), or that of a service.
 
-    Exactly one of `port`, `pf` and `service` is given, `vf` only with `pf`, and `name` only with `service`.
+    Exactly one of `port`, `pf` and `service` is given, `vf` only with `pf`, and `name` and `network` only with
+    `service`. An interface with a network gets an address of it.
     """
 
     port: int | None = None
@@ -31,9 +36,15 @@ class ChainInterface:
     vf: int | None = None
     service: str = ""
     name: str = ""
+    network: str = ""
 
     def __str__(self) -> str:
         """Return the interface as owners write it."""
+        return self.key + (f"@{self.network}" if self.network else "")
+
+    @property
+    def key(self) -> str:
+        """The interface without its network."""
         if self.service:
             return f"{self.service}:{self.name}"
         if self.port is not None:
@@ -45,7 +56,7 @@ class ChainInterface:
         """Return the interface that a text names. Raises InvalidRequest with the field."""
         given = text if isinstance(text, str) and len(text) <= _LONGEST else ""
         if found := _OF_SERVICE.fullmatch(given):
-            return cls(service=found["service"], name=found["name"])
+            return cls(service=found["service"], name=found["name"], network=found["network"] or "")
         if found := _PHYSICAL.fullmatch(given) or _FUNCTION.fullmatch(given):
             numbers = {name: int(number) for name, number in found.groupdict().items() if number is not None}
             made = cls(port=numbers.get("port"), pf=numbers.get("pf"), vf=numbers.get("vf"))
@@ -73,7 +84,7 @@ class Chain:
         for number, ports in enumerate(self.switches):
             if len(ports) < 2:
                 raise InvalidRequest("A switch connects at least 2 interfaces.", field=f"switches.{number}")
-        names = [str(one) for one in self.interfaces]
+        names = [one.key for one in self.interfaces]
         if len(names) > MOST_CHAIN_PORTS:
             raise InvalidRequest(f"A chain has at most {MOST_CHAIN_PORTS} interfaces.", field="switches")
         if twice := next((one for one in names if names.count(one) > 1), ""):
@@ -83,6 +94,15 @@ class Chain:
     def interfaces(self) -> tuple[ChainInterface, ...]:
         """The interfaces of all switches."""
         return tuple(one for ports in self.switches for one in ports)
+
+    @property
+    def places(self) -> tuple[tuple[ChainInterface, str], ...]:
+        """The interfaces of all switches, each with the field in which it is."""
+        return tuple(
+            (one, f"switches.{number}.{position}")
+            for number, ports in enumerate(self.switches)
+            for position, one in enumerate(ports)
+        )
 
     @classmethod
     def of(cls, name: str, switches: Any) -> Self:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.contract import Interface, StillMine
 from interfaces.deadline import Deadline
 from interfaces.dpu_services.chains import ChainBackend, Chains
 from interfaces.dpu_services.credentials import LONGEST, CredentialBackend, Credentials
+from interfaces.dpu_services.networks import NetworkBackend, Networks
 from interfaces.dpu_services.service import AllowedChart, Service, check_allowed, check_name
 from interfaces.dpu_services.status import Deployed, ServiceStatus, status_of
 from interfaces.errors import ServiceChanged, ServiceMissing
@@ -75,12 +76,13 @@ class DpuServices(Interface):
     def __init__(
         self, transport: Transport | None, *, still_mine: StillMine, backend: ServiceBackend,
         allowed: Sequence[AllowedChart] = (), credentials: CredentialBackend | None = None, longest: int = LONGEST,
-        chains: ChainBackend | None = None, locks: SlotLocks | None = None,
+        chains: ChainBackend | None = None, networks: NetworkBackend | None = None, locks: SlotLocks | None = None,
     ) -> None:  # fmt: skip
         """Prepare the interface. `allowed` are the charts that the config of the blueprint allows: by default none.
 
         Without the backend `credentials`, the lease cannot have any. They are valid for at most `longest` seconds.
-        Without the backend `chains`, it has no chains. `locks` are the slot locks of the lease, for their interfaces.
+        Without the backends `chains` and `networks`, it has none of these. `locks` are the slot locks of the lease, for
+        what they use.
         """
         super().__init__(transport or NoAccount("A DPU service"), still_mine=still_mine)
         self._backend, self._allowed = backend, tuple(allowed)
@@ -88,21 +90,23 @@ class DpuServices(Interface):
             credentials, still_mine=still_mine, longest=longest,
             watch=lambda what, timeout: self._watch(what, timeout).deadline,
         )  # fmt: skip
-        self.chains = Chains(
-            chains, locks or SlotLocksInMemory(), still_mine=still_mine, services=self._backend.list,
-            watch=lambda what, timeout: self._watch(what, timeout).deadline,
-        )  # fmt: skip
+        given: dict[str, Any] = {
+            "locks": locks or SlotLocksInMemory(), "still_mine": still_mine,
+            "watch": lambda what, timeout: self._watch(what, timeout).deadline,
+        }  # fmt: skip
+        self.chains = Chains(chains, services=self._backend.list, networks=self._networks, **given)
+        self.networks = Networks(networks, kept_unused=self.chains.without, **given)
 
     @classmethod
     def beside(
         cls, backend: ServiceBackend, *, still_mine: StillMine, allowed: Sequence[AllowedChart],
         credentials: CredentialBackend | None = None, longest: int = LONGEST, chains: ChainBackend | None = None,
-        locks: SlotLocks | None = None,
+        networks: NetworkBackend | None = None, locks: SlotLocks | None = None,
     ) -> Self:  # fmt: skip
         """Return the interface for a backend that is reached beside the lease's account."""
         return cls(
             None, still_mine=still_mine, backend=backend, allowed=allowed, credentials=credentials, longest=longest,
-            chains=chains, locks=locks,
+            chains=chains, networks=networks, locks=locks,
         )  # fmt: skip
 
     def apply(self, service: Service, *, timeout: float | None = None) -> ServiceStatus:
@@ -141,6 +145,12 @@ class DpuServices(Interface):
         check_name(name)
         deadline = self._watch("Removing the service", timeout).deadline
         self._retried(lambda: self._removed(name, deadline))
+
+    def _networks(self, deadline: Deadline) -> Sequence[str]:
+        """Return the names of the networks of the lease that are not being removed."""
+        if not self.networks.available:
+            return ()
+        return [one.definition.name for one in self.networks.known().list(deadline) if not one.removing]
 
     def _retried(self, write: Callable[[], T]) -> T:
         """Repeat a write over another request's, as long as the lease is not lost. Raises ServiceChanged."""

@@ -90,7 +90,8 @@ THERE = ("--repository", CHART["repository"], "--chart", "firewall", "--version"
 @pytest.fixture(scope="module")
 def dpu(cli):
     """The number of a lease with services, as a DPU has."""
-    cli("blueprints", "add", "dpus", "fake_activated", f"charts={json.dumps([CHART])}", 'chains={"vfs": 4}')
+    cli("blueprints", "add", "dpus", "fake_activated", f"charts={json.dumps([CHART])}", 'chains={"vfs": 4}',
+        'networks=["10.20.0.0/16"]')  # fmt: skip
     lease = str(cli.json("lease", "fake_activated", "--blueprint", "dpus", "--keep")["leases"][0]["id"])
     yield lease
     cli("release", lease)
@@ -137,6 +138,24 @@ def test_a_chain_is_connected_listed_shown_and_removed(cli, dpu):
     cli("dpu", "chains", "show", dpu, "web", code=3)
     cli("dpu", "services", "remove", dpu, "edge")
     assert cli("dpu", "chains", "list", dpu).stderr.strip() == "No chains."
+
+
+def test_a_network_is_created_listed_shown_and_removed(cli, dpu):
+    made = cli("dpu", "networks", "create", dpu, "blue", "--subnet", "10.20.1.0/24", "--addresses", "32")
+    assert made.stdout == "blue ready\n"
+    divided = ("--network", "10.20.16.0/22", "--prefix", "26", "--gateway-index", "1")
+    assert cli.json("dpu", "networks", "create", dpu, "wide", *divided)["prefix"] == 26
+    rows = [line.split() for line in cli("dpu", "networks", "list", dpu).stdout.splitlines()[1:]]
+    assert rows == [["blue", "ready", "10.20.1.0/24"], ["wide", "ready", "10.20.16.0/22", "in", "/26"]]
+    shown = cli("dpu", "networks", "show", dpu, "blue").stdout
+    assert "10.20.1.1" in shown
+    assert "32" in shown
+    refused = cli("dpu", "networks", "create", dpu, "bad", "--subnet", "10.21.0.0/24", code=2).stderr
+    assert "subnet" in refused
+    for name in ("blue", "wide"):
+        assert cli.json("dpu", "networks", "remove", dpu, name) == {"removed": name}
+    cli("dpu", "networks", "show", dpu, "blue", code=3)
+    assert cli("dpu", "networks", "list", dpu).stderr.strip() == "No networks."
 
 
 @pytest.mark.parametrize(

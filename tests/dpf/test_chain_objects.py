@@ -8,12 +8,13 @@ import pytest
 
 from blueprints.dpf import chains as objects
 from blueprints.dpf import services
+from blueprints.dpf.objects import Place
 from blueprints.dpf.services import LEASE
 from blueprints.kube import Object
 from blueprints.kube.check import check
 from blueprints.kube.dialect import bundled
-from interfaces.dpu_services import Chain, ChainState, Chart, Service
-from interfaces.dpu_services.chains import status_of
+from interfaces.dpu_services import Chain, Chart, ObjectState, Service
+from interfaces.dpu_services.objects import status_of
 
 LEASE_KEY = "d-l1"
 PROOF = {"drydock-installation": "i1", "drydock-resource": "7"}
@@ -23,11 +24,14 @@ CHART = Chart(repository="oci://charts.example.org", name="firewall", version="1
 RIGHT = {"conditions": [{"type": "Ready", "status": "True"}], "observedGeneration": 1}
 
 
+def place(version: str = "26.4", lease: str = LEASE_KEY, **given: Any) -> Place:
+    known = {"cluster": {}, "network": "mybrsfc", **given}
+    return Place(dialect=bundled()[f"dpf-{version}"], lease=lease, namespace="dpf", proof=PROOF, **known)
+
+
 def written(version: str = "26.4", chain: Chain = WEB, **given: Any) -> list[dict[str, Any]]:
     known = {"cluster": {"zone": "a"}, "network": "mybrsfc", **given}
-    made = objects.manifests(
-        bundled()[f"dpf-{version}"], chain, lease=LEASE_KEY, namespace="dpf", proof=PROOF, **known
-    )  # fmt: skip
+    made = objects.CHAINS.manifests(place(version, **known), chain)
     for number, one in enumerate(made):
         one["metadata"] |= {"uid": f"u{number}", "resourceVersion": "1", "generation": 1}
         one["status"] = RIGHT
@@ -37,7 +41,7 @@ def written(version: str = "26.4", chain: Chain = WEB, **given: Any) -> list[dic
 def found(made: list[dict[str, Any]], version: str = "26.4") -> Any:
     # The items of a listing have no kind of their own.
     parts = [(one["kind"], Object.of({key: one[key] for key in ("metadata", "spec", "status")})) for one in made]
-    chains = objects.found_chains(bundled()[f"dpf-{version}"], parts, lease=LEASE_KEY, proof=PROOF)
+    chains = objects.CHAINS.found(place(version), parts)
     return chains[0] if chains else None
 
 
@@ -47,7 +51,7 @@ def test_both_versions_accept_a_chain_and_its_interfaces(version: str) -> None:
     for one in made:
         findings = check({key: one[key] for key in one if key != "status"}, bundled()[f"dpf-{version}"])
         assert (*findings.unknown, *findings.missing, *findings.invalid) == ()
-        assert one["metadata"]["labels"] == {**PROOF, LEASE: LEASE_KEY, objects.NAME: "web"}
+        assert one["metadata"]["labels"] == {**PROOF, LEASE: LEASE_KEY, objects.CHAINS.name: "web"}
         assert one["spec"]["template"]["spec"]["nodeSelector"] == {"matchLabels": PROOF}
         field = "dpuClusterSelector" if version == "26.4" else "clusterSelector"
         assert one["spec"][field] == {"matchLabels": {"zone": "a"}}
@@ -104,9 +108,7 @@ def test_names_of_different_leases_chains_and_interfaces_differ_and_are_dns_labe
         (one["kind"], one["metadata"]["name"])
         for chain in chains
         for lease in ("d-l1", "d-l12")
-        for one in objects.manifests(
-            bundled()["dpf-26.4"], chain, lease=lease, namespace="dpf", proof=PROOF, cluster={}, network="n"
-        )
+        for one in objects.CHAINS.manifests(place(lease=lease), chain)
     }
     assert len(names) == 12
     assert max(len(name) for _, name in names) <= 63
@@ -114,20 +116,20 @@ def test_names_of_different_leases_chains_and_interfaces_differ_and_are_dns_labe
 
 def test_a_chain_is_ready_once_all_of_its_objects_are() -> None:
     made = written()
-    assert status_of(found(made)).state is ChainState.READY
-    assert found(made).chain == WEB
+    assert status_of(found(made)).state is ObjectState.READY
+    assert found(made).definition == WEB
     wrong = {"type": "ServiceInterfaceSetReady", "status": "False", "reason": "Pending", "message": "no pod"}
     ready = {"type": "Ready", "status": "False", "reason": "Pending", "message": ""}
     made[1]["status"] = {"conditions": [wrong, ready]}
     shown = status_of(found(made))
-    assert shown.state is ChainState.PENDING
+    assert shown.state is ObjectState.PENDING
     assert shown.messages[0] == (
         "DPUServiceInterface d-l1-edge-net1: ServiceInterfaceSetReady is False: Pending no pod"
     )
     made[1]["status"] = {**RIGHT, "observedGeneration": 0}
-    assert status_of(found(made)).state is ChainState.PENDING
+    assert status_of(found(made)).state is ObjectState.PENDING
     made[1]["status"] = {}
-    assert status_of(found(made)).state is ChainState.PENDING
+    assert status_of(found(made)).state is ObjectState.PENDING
 
 
 @pytest.mark.parametrize("missing", [0, 5])
@@ -135,7 +137,7 @@ def test_what_is_missing_is_told(missing: int) -> None:
     made = written()
     del made[missing]
     seen = found(made)
-    assert (seen.complete, seen.chain) == (False, WEB)
+    assert (seen.complete, seen.definition) == (False, WEB)
     assert status_of(seen).messages[0].startswith("Not all of its objects exist.")
 
 
@@ -143,7 +145,7 @@ def test_a_chain_of_which_an_object_is_being_deleted_is_being_removed() -> None:
     made = written()
     made[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     seen = found(made)
-    assert (seen.removing, seen.complete, status_of(seen).state) == (True, False, ChainState.REMOVING)
+    assert (seen.removing, seen.complete, status_of(seen).state) == (True, False, ObjectState.REMOVING)
 
 
 def test_an_object_that_others_have_changed_is_told_and_defaults_of_the_server_are_not() -> None:
@@ -155,7 +157,7 @@ def test_an_object_that_others_have_changed_is_told_and_defaults_of_the_server_a
     assert found(made).ready
     made[3]["spec"]["template"]["spec"]["template"]["spec"]["vf"]["vfID"] = 4
     shown = status_of(found(made))
-    assert (shown.state, "Unchanged is False" in shown.messages[0]) == (ChainState.PENDING, True)
+    assert (shown.state, "Unchanged is False" in shown.messages[0]) == (ObjectState.PENDING, True)
     assert "d-l1-pf0vf3" in shown.messages[0]
 
 
@@ -169,5 +171,5 @@ def test_an_object_that_others_have_changed_is_told_and_defaults_of_the_server_a
 def test_garbled_objects_are_no_chains(text: str) -> None:
     made = written()
     for one in made:
-        one["metadata"]["annotations"][objects.DEFINITION] = text
+        one["metadata"]["annotations"][objects.CHAINS.definition] = text
     assert found(made) is None

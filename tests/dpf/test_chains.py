@@ -11,14 +11,14 @@ from blueprints.answers import Failed, Ready, Wait
 from blueprints.dpf import chains as objects
 from blueprints.dpf import site_of
 from blueprints.dpu.dpf import leasing
-from blueprints.dpu.dpf.chains import DpfChains
 from blueprints.dpu.dpf.kind import Dpf
+from blueprints.dpu.dpf.objects import DpfChains
 from blueprints.kube import Dialect
 from blueprints.kube.dialect import bundled
 from blueprints.specs import LeaseView
 from drydock.core.errors import Conflict, InvalidRequest, NotSupported
-from interfaces.dpu_services import Chain, Chains, ChainState, ServiceState
-from interfaces.errors import ChainMissing, LeaseEnded, ServiceChanged, Unreachable
+from interfaces.dpu_services import Chain, Chains, ObjectState, ServiceState
+from interfaces.errors import LeaseEnded, ObjectMissing, ServiceChanged, Unreachable
 from interfaces.slot_locks import SlotLocksInMemory
 from tests.dpf.conftest import least
 from tests.dpf.test_services import Site, _elsewhere, service
@@ -69,24 +69,24 @@ def test_a_chain_connects_a_service_and_ends_with_its_removal(place: Place) -> N
     shown = services.show("edge")
     assert shown.state is ServiceState.PENDING
     assert any("d-l1-edge-net1" in one and "not found" in one for one in shown.messages), "it waits for the chain"
-    with pytest.raises(ChainMissing):
+    with pytest.raises(ObjectMissing):
         chains.show("web")
 
-    assert chains.connect(WEB).state is ChainState.PENDING
+    assert chains.connect(WEB).state is ObjectState.PENDING
     place.turn()
-    assert chains.show("web").state is ChainState.READY, chains.show("web")
+    assert chains.show("web").state is ObjectState.READY, chains.show("web")
     assert services.show("edge").state is ServiceState.READY
     (pod,) = place.pods()
     assert pod["spec"]["nodeName"].endswith("-dpu1")
     assert '"interface": "net1"' in annotations_of(pod)[NETWORKS]
     before = [one["metadata"]["resourceVersion"] for one in place.user.all(CHAIN)]
-    assert chains.connect(WEB).state is ChainState.READY
+    assert chains.connect(WEB).state is ObjectState.READY
     assert [one["metadata"]["resourceVersion"] for one in place.user.all(CHAIN)] == before
 
     chains.connect(PLAIN)
     place.turn()
-    assert [(one.chain.name, one.state) for one in chains.list()] == [
-        ("plain", ChainState.READY), ("web", ChainState.READY),
+    assert [(one.definition.name, one.state) for one in chains.list()] == [
+        ("plain", ObjectState.READY), ("web", ObjectState.READY),
     ]  # fmt: skip
     with pytest.raises(Conflict, match="edge:net1 is used by chain web"):
         services.remove("edge")
@@ -96,11 +96,11 @@ def test_a_chain_connects_a_service_and_ends_with_its_removal(place: Place) -> N
         chains.connect(Chain.of("other", [["pf0", "pf0vf3"]]))
 
     chains.remove("web")
-    assert chains.show("web").state is ChainState.REMOVING
+    assert chains.show("web").state is ObjectState.REMOVING
     with pytest.raises(Conflict, match="is being removed"):
         chains.connect(WEB)
     place.turn()
-    assert [one.chain.name for one in chains.list()] == ["plain"]
+    assert [one.definition.name for one in chains.list()] == ["plain"]
     chains.connect(Chain.of("other", [["pf0", "pf0vf3"]]))
     for name in ("web", "plain", "other"):
         chains.remove(name)
@@ -153,7 +153,7 @@ def test_the_end_of_a_lease_leaves_nothing_of_it_and_nothing_of_others_is_touche
     place.over.add(1)
     assert isinstance(place.step(leasing.remove_own, lease, tags), Ready)
     assert not [one for one in (*place.left(), *place.objects()) if "d-l1" in one]
-    assert place.of(other).show("web").state is ChainState.READY
+    assert place.of(other).show("web").state is ObjectState.READY
     with pytest.raises(LeaseEnded):
         place.of(lease).list()
 
@@ -176,7 +176,7 @@ def test_a_transfer_leaves_chains_to_the_new_owner(place: Place) -> None:
     for step in Dpf().hand_over():
         assert isinstance(place.step(step.act, lease, tags), Ready)
     place.turn()
-    assert place.of(lease).show("plain").state is ChainState.READY
+    assert place.of(lease).show("plain").state is ObjectState.READY
 
 
 def test_a_release_waits_for_finalizers_and_names_them(place: Place) -> None:
@@ -188,7 +188,7 @@ def test_a_release_waits_for_finalizers_and_names_them(place: Place) -> None:
     answer = place.step(leasing.remove_own, lease, tags)
     assert isinstance(answer, Wait)
     assert "svc.dpu.nvidia.com/dpuservicechain" in answer.sentence
-    assert place.of(lease).show("plain").state is ChainState.REMOVING
+    assert place.of(lease).show("plain").state is ObjectState.REMOVING
     with pytest.raises(Conflict, match="used by chain plain"):
         place.of(lease).connect(Chain.of("second", [["p0", "pf1"]]))
     place.state.faults.finalizers.clear()
@@ -225,7 +225,7 @@ def test_a_request_whose_process_dies_between_two_writes_is_completed_or_removed
         assert "Not all of its objects exist." in shown.messages[0]
         place.of(lease).connect(WEB)
         place.turn()
-        assert place.of(lease).show("web").state is ChainState.READY
+        assert place.of(lease).show("web").state is ObjectState.READY
         place.of(lease).remove("web")
     else:
         place.over.add(1)
@@ -289,11 +289,11 @@ def test_what_is_not_connected_says_why(place: Place) -> None:
     chains.connect(PLAIN)
     place.turn()
     shown = chains.show("plain")
-    assert shown.state is ChainState.PENDING
+    assert shown.state is ObjectState.PENDING
     assert f"DPUServiceChain d-l1-plain: ServiceChainSetReady is False: Pending {NOT_READY}" in shown.messages
     place.state.faults.release(CONNECTING, kind=CHAIN.name)
     place.turn()
-    assert chains.show("plain").state is ChainState.READY
+    assert chains.show("plain").state is ObjectState.READY
 
 
 def test_objects_of_others_are_not_touched(place: Place) -> None:
@@ -354,7 +354,7 @@ def test_there_are_none_unless_the_config_allows_them(place: Place) -> None:
 
 
 def test_an_account_from_before_needs_no_right_to_chains_until_they_are_allowed(dpf: User) -> None:
-    place = Place(dpf, least(dpf, without=objects.KINDS))
+    place = Place(dpf, least(dpf, without=objects.CHAINS.kinds))
     tags = place.dpu(1)
     without, allowed = place.lease(1, tags, chains=None), place.lease(1, tags)
     assert isinstance(place.step(leasing.remove_former, without, tags), Ready)
@@ -369,7 +369,7 @@ def test_a_server_without_chains_is_told_if_the_config_allows_them(
 ) -> None:
     lease = place.lease(1, place.dpu(1))
     known = bundled()[f"dpf-{place.user.double.generation.name}"]
-    lacking = Dialect(types=tuple(one for one in known.types if one.type.kind not in objects.KINDS))
+    lacking = Dialect(types=tuple(one for one in known.types if one.type.kind not in objects.CHAINS.kinds))
     for module in ("config", "access"):
         monkeypatch.setattr(f"blueprints.dpf.{module}.dialect_of", lambda *_, **__: lacking)
     told = Dpf().check_blueprint(lease.resource.blueprint)

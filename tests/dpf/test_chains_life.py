@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blueprints.dpf.services import LEASE
-from blueprints.dpu.dpf.chains import DpfChains
+from blueprints.dpu.dpf.objects import DpfChains
 from drydock.core.errors import Conflict
 from drydock_client.values import DpuChart
 from interfaces.errors import LeaseEnded
@@ -20,7 +20,7 @@ from leases.operations.callers import caller
 from leases.reasons import Reason
 from tests.dpf.conftest import Lab
 from tests.dpf.test_services_life import pods, settled
-from tests.dpus.api import CHAIN, INTERFACE, SERVICE, SERVICE_CHAIN, name_of
+from tests.dpus.api import CHAIN, INTERFACE, IPAM, SERVICE, SERVICE_CHAIN, name_of
 from tests.leases.conftest import _database as _database
 from tests.leases.conftest import ask as ask
 from tests.leases.conftest import owner as owner
@@ -30,18 +30,20 @@ FIREWALL = DpuChart(repository="oci://charts.example.org/doca", name="firewall",
 CONFIG: dict[str, Any] = {
     "charts": [{"repository": FIREWALL.repository, "name": FIREWALL.name, "versions": ["1.2.0"]}],
     "chains": {"vfs": 8},
+    "networks": ["10.20.0.0/16"],
 }
-WEB = [["p0", "edge:net1"], ["edge:net2", "pf0vf3"]]
+WEB = [["p0", "edge:net1@blue"], ["edge:net2", "pf0vf3"]]
 
 
 def left(site: Lab) -> list[str]:
-    """Return services, chains and interfaces that are there, also those in the DPU cluster."""
-    found = [f"{kind.name} {name_of(one)}" for kind in (CHAIN, INTERFACE, SERVICE) for one in site.user.all(kind)]
+    """Return services, chains, interfaces and networks that are there, also those in the DPU cluster."""
+    found = [f"{kind.name} {name_of(one)}" for kind in (CHAIN, INTERFACE, IPAM, SERVICE) for one in site.user.all(kind)]
     return [*found, *site.double.chains.left(), *(name_of(one) for one in pods(site))]
 
 
 def connected(site: Lab, ada: LocalClient, lease: Any) -> None:
     ada.apply_dpu_service(lease.pk, "edge", chart=FIREWALL, interfaces=["net1", "net2"])
+    ada.create_dpu_network(lease.pk, "blue", subnet="10.20.1.0/24")
     ada.connect_dpu_chain(lease.pk, "web", switches=WEB)
     settled(site)
     assert ada.dpu_chain(lease.pk, "web").state == "ready"
@@ -56,7 +58,7 @@ def test_a_worker_that_dies_after_each_call_leaves_no_chain(lab, ask, owner, req
     ada = LocalClient(caller(owner))
     connected(site, ada, lease)
     ada.connect_dpu_chain(lease.pk, "plain", switches=[["p1", "pf1"]])
-    assert SlotLock.objects.filter(lease=lease).count() == 6
+    assert SlotLock.objects.filter(lease=lease).count() == 8
     deaths = request.getfixturevalue("deaths")
     following = ask("dpu")
     release.release(lease.pk, actor="ada")
@@ -78,6 +80,8 @@ def test_chains_live_as_long_as_their_lease(lab, ask, owner, monkeypatch):
     connected(site, ada, lease)
     with pytest.raises(Conflict, match="edge:net1 is used by chain web"):
         ada.remove_dpu_service(lease.pk, "edge")
+    with pytest.raises(Conflict, match="network blue is used by chain web"):
+        ada.remove_dpu_network(lease.pk, "blue")
     (node,) = site.user.members()
     assert {one["spec"]["node"] for one in _chains_in_cluster(site)} == {node}
 

@@ -52,6 +52,8 @@ INTERFACE_SET = Kind("ServiceInterfaceSet", "serviceinterfacesets", "svc.dpu.nvi
 SERVICE_INTERFACE = Kind("ServiceInterface", "serviceinterfaces", "svc.dpu.nvidia.com")
 CHAIN_SET = Kind("ServiceChainSet", "servicechainsets", "svc.dpu.nvidia.com")
 SERVICE_CHAIN = Kind("ServiceChain", "servicechains", "svc.dpu.nvidia.com")
+IPAM = Kind("DPUServiceIPAM", "dpuserviceipams", "svc.dpu.nvidia.com")
+NAD = Kind("DPUServiceNAD", "dpuservicenads", "svc.dpu.nvidia.com")
 SET = Kind("DPUSet", "dpusets")
 NODE = Kind("Node", "nodes", "", "v1", namespaced=False)
 SECRET = Kind("Secret", "secrets", "", "v1")

@@ -1,8 +1,11 @@
-"""The controllers of DPUServiceInterfaces and DPUServiceChains, and those that follow them in the DPU clusters.
+"""The controllers of DPUServiceInterfaces, DPUServiceChains and networks, and those that follow in the DPU clusters.
 
 In every cluster that an object selects, it has a ServiceInterfaceSet or a ServiceChainSet of its name, and for each
 Node that its selector matches, a ServiceInterface or a ServiceChain, owned by the set. An interface of a service is
 ready once a pod of it runs on the node, and a chain once each of its ports finds its interface there.
+
+The pools and NetworkAttachmentDefinitions of networks are of others' types, which the servers do not have: they exist
+as long as their DPUServiceIPAM or DPUServiceNAD.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from ipaddress import IPv4Network
 
 from tests.dpus import conditions, selectors
 from tests.dpus.api import (
@@ -17,6 +21,8 @@ from tests.dpus.api import (
     CHAIN_SET,
     INTERFACE,
     INTERFACE_SET,
+    IPAM,
+    NAD,
     NODE,
     POD,
     SERVICE_CHAIN,
@@ -37,6 +43,8 @@ from tests.dpus.world import WORLD
 CONNECTING = "Connecting"
 """What interfaces and chains can be stuck in, such as by `Faults.stick(CONNECTING, kind="DPUServiceChain")`."""
 NOT_READY = "Objects are not ready"
+PREDEFINED = "mybrsfc"
+"""The NetworkAttachmentDefinition that DPF installs."""
 
 
 class Chains:
@@ -47,6 +55,13 @@ class Chains:
 
     def run(self) -> None:
         self._check_exclusive()
+        for kind, prefix in ((IPAM, "DPUIPAMObject"), (NAD, "DPUNADObject")):
+            for item in self.state.all(kind):
+                item = self.state.add_finalizer(kind, item)
+                if is_deleting(item):
+                    self.state.drop_finalizer(kind, item)
+                else:
+                    self._put(kind, item, prefix, self.state.faults.is_stuck(kind.name, CONNECTING, name_of(item)))
         for kind, of_set, of_node in (
             (INTERFACE, INTERFACE_SET, SERVICE_INTERFACE),
             (CHAIN, CHAIN_SET, SERVICE_CHAIN),
@@ -62,12 +77,14 @@ class Chains:
         stuck = self.state.faults.is_stuck(kind.name, CONNECTING, name_of(item))
         clusters = selected(self.state, item["spec"].get("dpuClusterSelector") or item["spec"].get("clusterSelector"))
         ready = [self._follow(api, of_set, of_node, item) for _, api in clusters if not stuck]
-        prefix = of_set.name
-        problem = "" if ready and all(ready) else NOT_READY
-        generation = item["metadata"]["generation"]
+        self._put(kind, item, of_set.name, stuck, not (ready and all(ready)))
+
+    def _put(self, kind: Kind, item: Json, prefix: str, stuck: bool, waits: bool = False) -> None:
+        problem, generation = NOT_READY if stuck or waits else "", item["metadata"]["generation"]
 
         def put(status: Json) -> None:
-            status["observedGeneration"] = generation
+            if self.state.has_field(kind, "status", "observedGeneration"):
+                status["observedGeneration"] = generation
             conditions.put(status, f"{prefix}Reconciled", not stuck, "Pending" if stuck else "Success", "", generation)
             for of_type in (f"{prefix}Ready", READY):
                 reason = "Pending" if problem else "Success"
@@ -107,9 +124,14 @@ class Chains:
         spec = one["spec"]
         if of_node is SERVICE_CHAIN:
             ports = [port["serviceInterface"]["matchLabels"] for switch in spec["switches"] for port in switch["ports"]]
-            return all([self._connects(api, labels, spec["node"], name_of(one)) for labels in ports])
+            pools = [p["serviceInterface"].get("ipam") for switch in spec["switches"] for p in switch["ports"]]
+            there = all([self._is_pool(one["matchLabels"]) for one in pools if one])
+            return all([self._connects(api, labels, spec["node"], name_of(one)) for labels in ports]) and there
         if spec["interfaceType"] != "service":
             return True
+        network = spec["service"]["network"]
+        if network != PREDEFINED and self.state.find(NAD, network) is None:
+            return False
         pods = api.all(POD, f"{SERVICE_ID}={spec['service']['serviceID']}")
         return any(pod["spec"]["nodeName"] == spec["node"] for pod in pods)
 
@@ -120,6 +142,14 @@ class Chains:
         if len(found) > 1:
             self.state.violations.add(f"ServiceChain {chain}: a port finds {len(found)} interfaces on {node}")
         return len(found) == 1 and self._is_ready(api, SERVICE_INTERFACE, found[0])
+
+    def _is_pool(self, labels: dict[str, str]) -> bool:
+        """Return whether there is a pool with these labels."""
+        pools = [(one["spec"].get("metadata") or {}).get("labels") or {} for one in self.state.all(IPAM)]
+        found = [pool for pool in pools if labels.items() <= pool.items()]
+        if len(found) > 1:
+            self.state.violations.add(f"a port of a chain finds {len(found)} pools of addresses")
+        return len(found) == 1
 
     def _delete(self, kind: Kind, of_set: Kind, of_node: Kind, item: Json) -> None:
         if self.state.faults.keeps_finalizer(kind.name, name_of(item)):
@@ -136,7 +166,19 @@ class Chains:
         self.state.drop_finalizer(kind, item)
 
     def _check_exclusive(self) -> None:
-        """Record ports and functions of a card that two objects use at once, also while one of them is deleted."""
+        """Record what two objects use at once, also while one of them is deleted: ports, functions, addresses."""
+        ranges: list[tuple[str, IPv4Network]] = []
+        for item in self.state.all(IPAM):
+            spec = item["spec"]
+            given = [spec[name] for name in ("ipv4Subnet", "ipv4Network") if name in spec]
+            if len(given) != 1:  # by its webhook
+                self.state.violations.add(f"{IPAM.name} {name_of(item)} has {len(given)} ranges, not one")
+            for one in given[:1]:
+                mine = IPv4Network(one.get("subnet") or one["network"])
+                for other, theirs in ranges:
+                    if mine.overlaps(theirs):
+                        self.state.violations.add(f"{IPAM.name} {other} and {name_of(item)} have the same addresses")
+                ranges.append((name_of(item), mine))
         seen: dict[str, str] = {}
         for item in self.state.all(INTERFACE):
             for use in _uses(item):

@@ -20,7 +20,9 @@ from tests.dpus.api import (
     DPU_NODE,
     FLAVOR,
     INTERFACE,
+    IPAM,
     MAINTENANCE,
+    NAD,
     NODE,
     PROVISIONING,
     SERVICE,
@@ -45,6 +47,7 @@ FINALIZERS = {
     for kind in (BFB, DEVICE, DPU, DPU_NODE, MAINTENANCE, SET)
 } | {
     SERVICE.name: "dpu.nvidia.com/dpuservice", CREDENTIAL.name: "dpu.nvidia.com/dpuservicecredentialrequest",
+    IPAM.name: "svc.dpu.nvidia.com/dpuserviceipam", NAD.name: "svc.dpu.nvidia.com/dpuservicenad",
     INTERFACE.name: "svc.dpu.nvidia.com/dpuserviceinterface", CHAIN.name: "svc.dpu.nvidia.com/dpuservicechain",
 }  # fmt: skip
 
@@ -96,7 +99,7 @@ V24_10 = Generation(
         Phase(JOINING),
         Phase(READY, "Ready"),
     ),
-    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, SERVICE, INTERFACE, CHAIN, CREDENTIAL, NODE),
+    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, SERVICE, IPAM, INTERFACE, CHAIN, CREDENTIAL, NODE),
     host_field="nodeName",
 )
 V26_4 = Generation(
@@ -126,6 +129,8 @@ V26_4 = Generation(
         SET,
         DPU,
         SERVICE,
+        IPAM,
+        NAD,
         INTERFACE,
         CHAIN,
         CREDENTIAL,

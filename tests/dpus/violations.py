@@ -12,8 +12,10 @@ from tests.dpus.api import (
     DPU,
     DPU_NODE,
     INTERFACE,
+    IPAM,
     MAINTENANCE,
     MANAGER,
+    NAD,
     SERVICE,
     SET,
     Json,
@@ -33,12 +35,13 @@ IMMUTABLE: dict[str, tuple[str, ...]] = {
 SET_ONCE: dict[str, tuple[str, ...]] = {"DPUCluster": ("kubeconfig",), "BFB": ("versions",)}
 NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63,
                "DPUService": 63, "DPUServiceCredentialRequest": 63, "DPUServiceInterface": 63,
-               "DPUServiceChain": 63}  # fmt: skip
+               "DPUServiceChain": 63, "DPUServiceIPAM": 63, "DPUServiceNAD": 63}  # fmt: skip
 EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
 OURS = (DPU.name, MAINTENANCE.name)
 """Kinds that only the controllers create and change. Others may delete DPUs, and write the annotation HOLD."""
 WITH_STATUS = ("BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService",
-               "DPUServiceCredentialRequest", "DPUServiceInterface", "DPUServiceChain")  # fmt: skip
+               "DPUServiceCredentialRequest", "DPUServiceInterface", "DPUServiceChain", "DPUServiceIPAM",
+               "DPUServiceNAD")  # fmt: skip
 
 
 class Violations(list[str]):
@@ -116,6 +119,8 @@ class Violations(list[str]):
             self._check_credential(item)
         if kind in (INTERFACE.name, CHAIN.name):
             self._check_chain(kind, name, spec["template"]["spec"])
+        if kind == IPAM.name and not (spec.get("nodeSelector") or {}).get("nodeSelectorTerms"):
+            self.add(f"{kind} {name} is for all nodes")
 
     def _check_set(self, name: str, spec: Json) -> None:
         if spec.get("dpuSelector") and spec.get("dpuDeviceSelector"):
@@ -174,7 +179,7 @@ class Violations(list[str]):
             self.add(f"DPUNodeMaintenance {name}: someone else deleted it")
         if kind == SERVICE.name:
             self._check_service(name, new)
-        if kind in (INTERFACE.name, CHAIN.name) and old != new:
+        if kind in (INTERFACE.name, CHAIN.name, IPAM.name, NAD.name) and old != new:
             self.add(f"{kind} {name}: {who} changed its spec")
         if kind == CREDENTIAL.name and old != new:
             self.add(f"{kind} {name}: {who} changed its spec, which leaves the account of the former one")

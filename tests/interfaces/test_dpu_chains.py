@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from drydock.core.errors import Conflict, InvalidRequest, NotSupported
-from interfaces.dpu_services import AllowedChart, Chain, ChainLimits, ChainState, Chart, Condition, DpuServices, Service
-from interfaces.dpu_services.chains import MOST_CHAINS
+from interfaces.dpu_services import (
+    AllowedChart,
+    Chain,
+    ChainLimits,
+    Chart,
+    Condition,
+    DpuServices,
+    ObjectState,
+    Service,
+)
+from interfaces.dpu_services.chains import Chains
 from interfaces.dpu_services.fake import FakeDpuServices, MemoryBackend
-from interfaces.errors import ChainMissing, ConnectionLost, LeaseEnded, ServiceChanged, ServiceMissing
+from interfaces.errors import ConnectionLost, LeaseEnded, ObjectMissing, ServiceChanged, ServiceMissing
 from interfaces.slot_locks import SlotLocksInMemory
 
 CHART = Chart(repository="oci://charts.example.org", name="firewall", version="1.2.0")
@@ -66,18 +75,18 @@ def test_a_chain_is_connected_shown_listed_and_removed(services: FakeDpuServices
     services.apply(service("net1", "net2"))
     wanted = chain("web", ["p0", "edge:net1"], ["edge:net2", "pf0vf3", "pf1"])
     made = services.chains.connect(wanted)
-    assert (made.chain, made.state, made.messages) == (wanted, ChainState.READY, ())
+    assert (made.definition, made.state, made.messages) == (wanted, ObjectState.READY, ())
     assert services.chains.show("web") == made
     assert services.chains.connect(wanted) == made
     assert locks(services) == {"p0", "edge:net1", "edge:net2", "pf0vf3", "pf1"}
     services.chains.connect(chain("alpha", ["p1", "pf0"]))
-    assert [one.chain.name for one in services.chains.list()] == ["alpha", "web"]
-    with pytest.raises(Conflict, match="exists with other switches"):
+    assert [one.definition.name for one in services.chains.list()] == ["alpha", "web"]
+    with pytest.raises(Conflict, match="exists and is another one"):
         services.chains.connect(chain("web", ["p0", "edge:net1"]))
     services.chains.remove("web")
     services.chains.remove("web")
     assert locks(services) == {"p1", "pf0"}
-    with pytest.raises(ChainMissing):
+    with pytest.raises(ObjectMissing):
         services.chains.show("web")
 
 
@@ -111,13 +120,13 @@ def test_bad_chains_are_refused_with_the_field_and_nothing_is_written(
     with pytest.raises(InvalidRequest) as refused:
         services.chains.connect(Chain.of(name, switches))
     assert refused.value.field == field
-    assert services.connector.chains == {}
+    assert services.connector.found == {}
     assert services.locks.table == {}
 
 
 def test_too_many_chains_and_odd_names_are_refused(services: FakeDpuServices) -> None:
     many = FakeDpuServices(limits=ChainLimits(vfs=99))
-    for number in range(MOST_CHAINS):
+    for number in range(Chains.most):
         many.chains.connect(chain(f"c{number}", [f"pf0vf{number}", f"pf1vf{number}"]))
     with pytest.raises(Conflict, match="at most 16"):
         many.chains.connect(chain("another", ["p0", "p1"]))
@@ -179,12 +188,12 @@ def test_an_interface_is_locked_until_the_objects_of_its_chain_are_gone(services
     services.chains.connect(chain("web"))
     services.connector.kept.add("web")
     services.chains.remove("web")
-    assert services.chains.show("web").state is ChainState.REMOVING
+    assert services.chains.show("web").state is ObjectState.REMOVING
     with pytest.raises(Conflict, match="is being removed"):
         services.chains.connect(chain("web"))
     with pytest.raises(Conflict, match="used by chain web"):
         services.chains.connect(chain("second", ["p1", "pf0vf3"]))
-    del services.connector.chains["web"]  # its finalizers are gone, and nobody has noticed
+    del services.connector.found["web"]  # its finalizers are gone, and nobody has noticed
     services.chains.connect(chain("second", ["p1", "pf0vf3"]))
     services.chains.connect(chain("web", ["p0", "pf0vf4"]))
     assert locks(services) == {"p0", "p1", "pf0vf3", "pf0vf4"}
@@ -194,7 +203,7 @@ def test_a_chain_that_is_removed_meanwhile_is_taken_back(services: FakeDpuServic
     services.connector.before_write = lambda: services.locks.drop("chain web")
     with pytest.raises(ServiceChanged, match="was removed meanwhile"):
         services.chains.connect(chain())
-    assert services.connector.chains == {}
+    assert services.connector.found == {}
     assert services.locks.table == {}
 
 
@@ -211,7 +220,7 @@ def test_a_chain_of_a_lease_that_ended_meanwhile_is_taken_back(
     services.connector.after_write = ended
     with pytest.raises(LeaseEnded if answer == "kept" else ConnectionLost):
         services.chains.connect(chain())
-    assert services.connector.chains == {}
+    assert services.connector.found == {}
 
 
 def test_a_chain_that_was_written_in_part_is_completed_or_removed(services: FakeDpuServices) -> None:
@@ -224,8 +233,8 @@ def test_a_chain_that_was_written_in_part_is_completed_or_removed(services: Fake
     with pytest.raises(ConnectionLost):
         services.chains.connect(chain())
     shown = services.chains.show("web")
-    assert (shown.state, shown.messages[0][:30]) == (ChainState.PENDING, "Not all of its objects exist. ")
-    assert services.chains.connect(chain()).state is ChainState.READY
+    assert (shown.state, shown.messages[0][:30]) == (ObjectState.PENDING, "Not all of its objects exist. ")
+    assert services.chains.connect(chain()).state is ObjectState.READY
     services.chains.remove("web")
     assert services.locks.table == {}
 
@@ -238,7 +247,7 @@ def test_what_is_refused_is_taken_back(services: FakeDpuServices) -> None:
     services.connector.after_write = refused
     with pytest.raises(InvalidRequest):
         services.chains.connect(chain())
-    assert services.connector.chains == {}
+    assert services.connector.found == {}
     assert services.locks.table == {}
 
 
@@ -247,13 +256,13 @@ def test_what_the_next_owner_connected_is_not_taken_back(services: FakeDpuServic
 
     def transferred() -> None:
         services.connector.after_write = lambda: None
-        services.connector.set("web", chain=theirs)
+        services.connector.set("web", definition=theirs)
         lease.end()
 
     services.connector.after_write = transferred
     with pytest.raises(LeaseEnded):
         services.chains.connect(chain())
-    assert services.connector.chains["web"].chain == theirs
+    assert services.connector.found["web"].definition == theirs
 
 
 @pytest.mark.parametrize("read", ["list", "find"])
@@ -279,7 +288,7 @@ def test_what_is_not_connected_says_why(services: FakeDpuServices) -> None:
     right = Condition(type="ServiceChainSetReconciled", status="True")
     services.connector.set("web", ready=False, conditions=(right, wrong))
     shown = services.chains.show("web")
-    assert shown.state is ChainState.PENDING
+    assert shown.state is ObjectState.PENDING
     (message,) = shown.messages
     assert (message[:43], len(message)) == ("ServiceChainSetReady is False: Pending xxxx", 500)
     services.connector.set("web", conditions=())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueprints.fake.cloud import Cloud
-from blueprints.fake.dpuchains import FakeChains
+from blueprints.fake.dpuobjects import FakeChains
 from drydock_client.values import DpuChart
 from interfaces.errors import LeaseEnded
 from leases.engine.core import specs
@@ -52,16 +52,16 @@ def locks(lease: int) -> list[str]:
 
 def test_a_chain_is_connected_listed_shown_and_removed(ada, held) -> None:
     where = f"leases/{held}/dpu-chains/web"
-    assert ada("GET", where, code=404)["code"] == "chain_missing"
+    assert ada("GET", where, code=404)["code"] == "object_missing"
     made = ada("PUT", where, WEB)
     assert made == {"name": "web", "state": "ready", "switches": WEB["switches"], "messages": []}
     assert made == ada("GET", where) == ada("PUT", where, WEB)
     assert ada("GET", f"leases/{held}/dpu-chains")["results"] == [made]
     assert locks(held) == ["edge:net1", "edge:net2", "p0", "pf0vf3"]
-    assert "exists with other switches" in ada("PUT", where, {"switches": [["p0", "pf0"]]}, code=409)["detail"]
+    assert "exists and is another one" in ada("PUT", where, {"switches": [["p0", "pf0"]]}, code=409)["detail"]
 
     wrong = {"type": "ServiceChainSetReady", "status": "False", "reason": "Pending", "message": "not yet"}
-    Cloud("dpus").show_chain(specs.key("l", held), "web", ready=False, conditions=[wrong])
+    Cloud("dpus").show_object(specs.key("l", held), "chain", "web", ready=False, conditions=[wrong])
     found = ada("GET", where)
     assert (found["state"], found["messages"]) == ("pending", ["ServiceChainSetReady is False: Pending not yet"])
 

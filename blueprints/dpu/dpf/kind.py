@@ -14,9 +14,11 @@ from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step, Updates
-from blueprints.dpf import chains, delete_ours, owned
 from blueprints.dpf import config as server
+from blueprints.dpf import delete_ours, owned
+from blueprints.dpf.chains import CHAINS
 from blueprints.dpf.credentials import KIND as CREDENTIAL
+from blueprints.dpf.networks import IPAM
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.services import KIND as SERVICE
 from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, revocation, updating
@@ -148,7 +150,8 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
             "DPUFlavor",
             "DPU",
             *((SERVICE,) if blueprint.config.charts else ()),
-            *(chains.KINDS if blueprint.config.chains is not None else ()),
+            *(CHAINS.kinds if blueprint.config.chains is not None else ()),
+            *((IPAM,) if blueprint.config.networks else ()),
             *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
         )
         found = server.problems(blueprint, kinds)

@@ -1,4 +1,4 @@
-"""The steps of a lease on a DPU: its services and chains begin with it, and none is left when it is over.
+"""The steps of a lease on a DPU: its services, chains and networks begin with it, and none is left when it is over.
 
 They are written by requests, not by steps, so one may still be written while the lease is cleaned. It is then removed
 by whatever comes first: the request itself, a health check, the next activation, or the destruction.
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from blueprints.answers import Answer, Json, Ready, Wait
-from blueprints.dpf import Site, chains, credentials, kube_told, opened, services
+from blueprints.dpf import Site, credentials, kube_told, opened, services
+from blueprints.dpf.chains import CHAINS
+from blueprints.dpf.networks import NETWORKS
 from blueprints.kube import Object, RequestForbidden, label_value, proof_labels, selector
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -18,7 +20,7 @@ PROOF = "dpu_services"
 """The secret of a lease with the labels that prove that an object belongs to its DPU."""
 ROOT = "root"
 """The fact of a lease whether its owner could be root when it began. The config may say something else at its end."""
-KINDS = (*chains.KINDS, services.KIND)
+KINDS = (*CHAINS.kinds, *NETWORKS.kinds, services.KIND)
 """The kinds of objects that requests write for a lease, in the order in which they are removed."""
 _PAUSE = 2.0
 
@@ -32,7 +34,7 @@ def remove_former(spec: Spec, memo: Json) -> Answer:
 
 @kube_told
 def remove_own(spec: Spec, memo: Json) -> Answer:
-    """Remove chains and services of the lease, and wait until they are gone."""
+    """Remove what the lease has written, and wait until they are gone."""
     assert spec.lease is not None
     with opened(spec) as site:
         return _removed(site, spec, services.labels_of(spec.lease.key), memo)
@@ -45,7 +47,7 @@ def open_to_lease(spec: Spec, memo: Json) -> Answer:
 
 
 def keep_services(spec: Spec, memo: Json) -> Answer:
-    """Leave services and chains to the new owner. The former one has no access to them but through Drydock."""
+    """Leave what was written to the new owner. The former one has no access to it but through Drydock."""
     return Ready()
 
 
@@ -54,8 +56,8 @@ def remove_strays(site: Site, spec: Spec) -> list[str]:
 
     Return the names of the objects.
     """
-    # A lease has chains only if they were allowed when it was written; the next lease looks without that condition.
-    kinds = KINDS if spec.config.chains is not None else (services.KIND,)
+    # What the config does not allow any more is left to the next lease, which looks at all kinds.
+    kinds = (kind for kind in KINDS if kind == services.KIND or _needed(spec, kind))
     found = [(kind, one) for kind in kinds for one in _listed(site, spec, kind, {})]
     found += [(credentials.KIND, one) for one in found_requests(site, spec, {})]
     # Read after the listing: whatever was listed had a lease then, or none any more.
@@ -92,8 +94,12 @@ def found_requests(site: Site, spec: Spec, labels: Mapping[str, str]) -> tuple[O
 def _needed(spec: Spec, kind: str) -> bool:
     """Return whether the config lets owners have objects of a kind."""
     config = spec.config
-    allowed = {services.KIND: bool(config.charts), credentials.KIND: config.credentials is not None}
-    return allowed.get(kind, config.chains is not None)
+    allowed = {
+        services.KIND: bool(config.charts), credentials.KIND: config.credentials is not None,
+        **dict.fromkeys(CHAINS.kinds, config.chains is not None),
+        **dict.fromkeys(NETWORKS.kinds, bool(config.networks)),
+    }  # fmt: skip
+    return allowed[kind]
 
 
 def _listed(site: Site, spec: Spec, kind: str, labels: Mapping[str, str]) -> tuple[Object, ...]:

@@ -29,7 +29,8 @@ def connect(
         list[str],
         typer.Option(
             metavar="INTERFACE,...",
-            help="Interfaces that one switch connects: p0, pf0, pf0vf3, or edge:net1 of a service; repeatable.",
+            help="Interfaces that one switch connects: p0, pf0, pf0vf3, edge:net1 of a service, or edge:net1@blue "
+            "with a network; repeatable.",
         ),
     ],
     as_json: o.AsJson = False,

@@ -11,6 +11,7 @@ import typer
 
 from drydock.cli.dpu.chains import add_chains
 from drydock.cli.dpu.credentials import add_credentials
+from drydock.cli.dpu.networks import add_networks
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit import output
 from drydock.cli.toolkit.exits import guarded
@@ -30,6 +31,7 @@ def add_dpu(app: typer.Typer) -> None:
         services.command(name)(command)
     group.add_typer(services, name="services")
     add_chains(group)
+    add_networks(group)
     add_credentials(group)
     app.add_typer(group, name="dpu", rich_help_panel="Work")
 

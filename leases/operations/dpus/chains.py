@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drydock_client.values import DpuChainInfo
-from interfaces.dpu_services import Chain, Chains, ChainStatus
+from interfaces.dpu_services import Chain, Chains, ObjectStatus
 from leases.engine.core.database import patient
 from leases.engine.core.transitions import record_event
 from leases.operations.callers import Caller
@@ -30,7 +30,7 @@ def connect(who: Caller, lease_id: int, name: str, *, switches: Sequence[Sequenc
     """Connect interfaces by a chain, and record an event. Raises what `Chains.connect` raises."""
     chains = _of(who, lease_id)
     status = chains.connect(Chain.of(name, switches))
-    ports = "; ".join(", ".join(map(str, one)) for one in status.chain.switches)
+    ports = "; ".join(", ".join(map(str, one)) for one in status.definition.switches)
     patient(record_event, "lease.dpu_chain", f"Connected chain {name}: {ports}.", actor=who.actor, lease_id=lease_id)
     return _info(status)
 
@@ -47,6 +47,8 @@ def _of(who: Caller, lease_id: int) -> Chains:
     return services_of(who, lease_id).chains
 
 
-def _info(status: ChainStatus) -> DpuChainInfo:
-    switches = tuple(tuple(map(str, ports)) for ports in status.chain.switches)
-    return DpuChainInfo(name=status.chain.name, state=status.state.value, switches=switches, messages=status.messages)
+def _info(status: ObjectStatus[Chain]) -> DpuChainInfo:
+    switches = tuple(tuple(map(str, ports)) for ports in status.definition.switches)
+    return DpuChainInfo(
+        name=status.definition.name, state=status.state.value, switches=switches, messages=status.messages
+    )
