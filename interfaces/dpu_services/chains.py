@@ -97,12 +97,12 @@ class Chains(Objects[Chain, ChainBackend]):
             for one in sorted(interfaces)
             if self.available
         ]
-        return self.kept_from(f"removal of {service}", keys, deadline)
+        return self.kept_from(f"removal of service {service}", keys, deadline)
 
     def without(self, network: str, deadline: Deadline) -> AbstractContextManager[None]:
         """Keep chains from using a network while it is removed. Raises Conflict if one uses it, and names it."""
         keys = [_network(network, self.known())] if self.available else []
-        return self.kept_from(f"removal of {network}", keys, deadline)
+        return self.kept_from(f"removal of network {network}", keys, deadline)
 
 
 def _interface(one: ChainInterface, backend: ChainBackend) -> str:
