@@ -15,6 +15,7 @@ from blueprints.localities import Locality
 from blueprints.parts import Part as Part
 from blueprints.records.logins import Logins, LoginsInMemory
 from drydock.core.errors import NotSupported
+from interfaces.slot_locks import SlotLocks, SlotLocksInMemory
 
 if TYPE_CHECKING:
     from interfaces.contract import Interface
@@ -259,6 +260,8 @@ class LeaseView:
     """The leases that this lease's activation requested."""
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks that this lease holds."""
+    slot_locks: SlotLocks = field(default_factory=SlotLocksInMemory, repr=False, compare=False)
+    """The slot locks that interfaces take for this lease while it is active. They end with it."""
     until: dt.datetime | None = None
     active: bool = True
     """False until the lease has been activated."""

@@ -11,8 +11,10 @@ from typing import Any
 from drydock_client.operations import Operations, operation
 from drydock_client.values import (
     AccessInfo,
+    DpuChainInfo,
     DpuChart,
     DpuCredentialInfo,
+    DpuNetworkInfo,
     DpuPort,
     DpuServiceInfo,
     Ended,
@@ -135,17 +137,73 @@ class Interfaces(Operations):
     )
     def apply_dpu_service(
         self, id: int, name: str, *, chart: DpuChart, values: Mapping[str, Any] | None = None,
-        ports: Sequence[DpuPort] = (), labels: Mapping[str, str] | None = None,
+        ports: Sequence[DpuPort] = (), labels: Mapping[str, str] | None = None, interfaces: Sequence[str] = (),
     ) -> DpuServiceInfo:  # fmt: skip
         """Create a service, or change the one of this name. The same service again changes nothing.
 
-        The chart must be one that the config of the blueprint allows. `labels` are those of the pods; namespace,
-        cluster and node are set by Drydock. Returns before the pods run: get the service for its state.
+        The chart must be one that the config of the blueprint allows. `labels` are those of the pods, and `interfaces`
+        names of their network interfaces, which must be connected by chains before the pods start; namespace, cluster
+        and node are set by Drydock. Returns before the pods run: get the service for its state.
         """
 
     @operation("DELETE", "leases/{id}/dpu-services/{name}", "Remove a service from a DPU", scope="lease", host="lease")
     def remove_dpu_service(self, id: int, name: str) -> None:
-        """Begin to remove a service. A missing service is not an error."""
+        """Begin to remove a service that no chain uses. A missing service is not an error."""
+
+    @operation("GET", "leases/{id}/dpu-chains", "List the chains on a DPU", host="lease")
+    def dpu_chains(self, id: int) -> list[DpuChainInfo]:
+        """List the chains of a lease, sorted by name."""
+
+    @operation("GET", "leases/{id}/dpu-chains/{name}", "Get a chain on a DPU", host="lease")
+    def dpu_chain(self, id: int, name: str) -> DpuChainInfo:
+        """Return a chain with its state."""
+
+    @operation(
+        "PUT",
+        "leases/{id}/dpu-chains/{name}",
+        "Connect interfaces on a DPU by a chain",
+        scope="lease",
+        body="DpuChain",
+        host="lease",
+    )
+    def connect_dpu_chain(self, id: int, name: str, *, switches: Sequence[Sequence[str]]) -> DpuChainInfo:
+        """Create a chain, whose switches each connect some interfaces. The same chain again changes nothing.
+
+        Interfaces are `p0` (a network port), `pf0` (the host's function), `pf0vf3` (a virtual function), `edge:net1`
+        (an interface of a service) and `edge:net1@blue` (with an address of a network). None may be in use by another
+        chain or lease. Returns before they are connected.
+        """
+
+    @operation("DELETE", "leases/{id}/dpu-chains/{name}", "Remove a chain from a DPU", scope="lease", host="lease")
+    def remove_dpu_chain(self, id: int, name: str) -> None:
+        """Begin to remove a chain. A missing chain is not an error."""
+
+    @operation("GET", "leases/{id}/dpu-networks", "List the networks of a DPU", host="lease")
+    def dpu_networks(self, id: int) -> list[DpuNetworkInfo]:
+        """List the networks of a lease, sorted by name."""
+
+    @operation("GET", "leases/{id}/dpu-networks/{name}", "Get a network of a DPU", host="lease")
+    def dpu_network(self, id: int, name: str) -> DpuNetworkInfo:
+        """Return a network with its state."""
+
+    @operation(
+        "PUT", "leases/{id}/dpu-networks/{name}", "Create a network of a DPU", scope="lease", body="DpuNetwork",
+        host="lease",
+    )  # fmt: skip
+    def create_dpu_network(
+        self, id: int, name: str, *, subnet: str = "", gateway: str = "", addresses: int | None = None,
+        network: str = "", prefix: int | None = None, gateway_index: int | None = None, mtu: int | None = None,
+    ) -> DpuNetworkInfo:  # fmt: skip
+        """Create a network, of which interfaces of services get addresses. The same one again changes nothing.
+
+        Give either a `subnet` with the number of `addresses` and perhaps a `gateway`, or a `network` that is divided
+        into subnets with `prefix`, whose gateway is the address `gateway_index`. The range must be one that the config
+        of the blueprint allows, and in use by no other lease.
+        """
+
+    @operation("DELETE", "leases/{id}/dpu-networks/{name}", "Remove a network of a DPU", scope="lease", host="lease")
+    def remove_dpu_network(self, id: int, name: str) -> None:
+        """Begin to remove a network that no chain uses. A missing network is not an error."""
 
     @operation("GET", "leases/{id}/dpu-credentials", "List the credentials of a DPU", host="lease")
     def dpu_credentials(self, id: int) -> list[DpuCredentialInfo]:

@@ -199,6 +199,12 @@ class CredentialMissing(InterfaceError, NotFound):
     code = "credential_missing"
 
 
+class ObjectMissing(InterfaceError, NotFound):
+    """The DPU has no chain or network of this name."""
+
+    code = "object_missing"
+
+
 class ServiceChanged(InterfaceError, Conflict):
     """The service was changed or removed by another request meanwhile. Nothing was changed by this one."""
 

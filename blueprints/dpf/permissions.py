@@ -21,6 +21,7 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUDevice": _LIST, "DPUNode": ("get", "list", "patch"), "DPUNodeMaintenance": ("get", "patch"),
         "DPUService": ("get", "list", "create", "patch", "delete"),
         "DPUServiceCredentialRequest": ("get", "list", "create", "patch", "delete"),
+        "DPUServiceChain": _OURS, "DPUServiceInterface": _OURS, "DPUServiceIPAM": _OURS, "DPUServiceNAD": _OURS,
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
     "dpf_cluster": {"DPUCluster": (*_OURS, "patch")},

@@ -30,12 +30,23 @@ VERSION = "drydock-service-version"
 _RELEASE = 53
 """Characters in the name of a Helm release (https://helm.sh/docs/chart_template_guide/builtin_objects/)."""
 _PORTS, _CLUSTERS, _PRIVILEGED = "spec.configPorts", "spec.dpuClusterSelector", "spec.security.privileged"
+_INTERFACES = "spec.interfaces"
 _LONGEST = 500
 
 
 def name_of(lease: str, service: str) -> str:
     """Return the name of the DPUService of a service, which is also that of its Helm release."""
     return object_name(f"{lease}-{service}", _RELEASE)
+
+
+def service_id(lease: str, service: str) -> str:
+    """Return the id by which interfaces in the DPU cluster name the pods of a service."""
+    return name_of(lease, service)
+
+
+def interface_name(lease: str, service: str, interface: str) -> str:
+    """Return the name of the DPUServiceInterface of a service. It is written with the chain that connects it."""
+    return object_name(f"{lease}-{service}-{interface}")
 
 
 def labels_of(lease: str) -> dict[str, str]:
@@ -47,6 +58,8 @@ def check_expressible(dialect: Dialect, service: Service) -> None:
     """Raise InvalidRequest, with the field, if servers of this dialect cannot express the service."""
     if service.ports and not dialect.has(KIND, _PORTS):
         raise InvalidRequest("This version of DPF cannot expose ports of a service.", field="ports")
+    if service.interfaces and not dialect.has(KIND, _INTERFACES):
+        raise InvalidRequest("This version of DPF cannot connect interfaces of a service.", field="interfaces")
 
 
 def manifest(
@@ -80,6 +93,9 @@ def _spec(dialect: Dialect, service: Service, lease: str, proof: Mapping[str, st
         "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": node}]},
     }
     made: Json = {"helmChart": chart, "serviceDaemonSet": pods}
+    if service.interfaces:
+        made["serviceID"] = service_id(lease, service.name)
+        made["interfaces"] = [interface_name(lease, service.name, one) for one in service.interfaces]
     if service.ports:
         ports = [{"name": one.name, "port": one.port, "protocol": one.protocol} for one in service.ports]
         made["configPorts"] = {"serviceType": "NodePort", "ports": ports}

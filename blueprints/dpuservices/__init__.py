@@ -1,5 +1,7 @@
-"""Shared code of the kinds whose leases have services on a DPU: the charts that their config allows."""
+"""Shared code of the kinds whose leases have services on a DPU: what their config allows owners to write."""
 
+from blueprints.dpuservices.chains import ChainConfig, limits
 from blueprints.dpuservices.charts import ChartConfig, allowed
+from blueprints.dpuservices.networks import Ranges, networks_need_chains
 
-__all__ = ["ChartConfig", "allowed"]
+__all__ = ["ChainConfig", "ChartConfig", "Ranges", "allowed", "limits", "networks_need_chains"]

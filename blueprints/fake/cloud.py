@@ -25,7 +25,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """An account, a key, a file, a service or a credential that a lease has on an instance."""
+    """An account, a key, a file, a service, a credential, a chain or a network that a lease has on an instance."""
 
     key: str
     lease: str
@@ -60,12 +60,13 @@ class Cloud(Provider):
         return len(self.calls(name, key))
 
     def left(self, lease: str | None = None) -> list[Leaving]:
-        """Return accounts, keys, files, services and credentials of all leases, or of this one, on instances."""
+        """Return what all leases, or only this one, have on instances: accounts, keys, files, services and the like."""
         with self._store.transaction() as db:
             rows = db.execute(
                 "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?1, lease) UNION ALL "
                 "SELECT key, lease, 'service ' || name FROM services WHERE lease = coalesce(?1, lease) UNION ALL "
                 "SELECT key, lease, 'credential ' || name FROM dpu_credentials WHERE lease = coalesce(?1, lease) "
+                "UNION ALL SELECT key, lease, noun || ' ' || name FROM dpu_objects WHERE lease = coalesce(?1, lease) "
                 "ORDER BY 1, 2, 3",
                 (lease,),
             )
@@ -83,6 +84,12 @@ class Cloud(Provider):
         with self._store.transaction() as db:
             values = (json.dumps(seen), lease, name)
             db.execute("UPDATE services SET seen = ? WHERE lease = ? AND name = ?", values)
+
+    def show_object(self, lease: str, noun: str, name: str, **seen: Any) -> None:
+        """Set what is seen of a chain or network: `complete`, `ready`, `removing`, and `conditions` as objects."""
+        with self._store.transaction() as db:
+            values = (json.dumps(seen), lease, noun, name)
+            db.execute("UPDATE dpu_objects SET seen = ? WHERE lease = ? AND noun = ? AND name = ?", values)
 
     def kill(self, key: str) -> None:
         """Make the instance fail. It stays listed, and its next check reports it dead."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, JsonValue, SecretStr
+from pydantic import Field, JsonValue, SecretStr, model_validator
 
 from blueprints.contract import Acts, Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
-from blueprints.dpuservices import ChartConfig
+from blueprints.dpuservices import ChainConfig, ChartConfig, Ranges, networks_need_chains
 from blueprints.fake.capacity import Capacity
 from blueprints.fake.faults import Fault, LeaseFields
 from blueprints.matching import Match
@@ -97,7 +97,18 @@ class Config(Fields):
     charts: tuple[ChartConfig, ...] = Field(
         default=(), description="Charts that owners may install as services (fake_activated)."
     )
+    chains: ChainConfig | None = Field(
+        default=None, description="Whether owners may connect chains, and what (fake_activated); by default not."
+    )
+    networks: Ranges = Field(
+        default=(), description="Ranges of addresses that owners may use for networks (fake_activated)."
+    )
     faults: tuple[Fault, ...] = ()
+
+    @model_validator(mode="after")
+    def _networks_are_of_use(self) -> Self:
+        networks_need_chains(self.networks, self.chains)
+        return self
 
 
 FLASHED = (

@@ -119,7 +119,7 @@ class Provider:
         """
         with self._call("update", key) as db:
             if flashed:
-                for table in ("left_by", "services"):
+                for table in ("left_by", "services", "dpu_objects"):
                     db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))  # noqa: S608
                 db.execute("UPDATE instances SET state = 'running' WHERE key = ? AND state = 'starting'", (key,))
             db.execute("UPDATE instances SET generation = ? WHERE key = ?", (generation, key))
@@ -155,7 +155,7 @@ class Provider:
     def wipe(self, key: str, lease: str, what: str | None = None) -> None:
         """Remove everything that the lease has on the instance, or only `what`.
 
-        Its services and credentials end with its access.
+        Its services, credentials, chains and networks end with its access.
         """
         with self._call(f"wipe_{what or 'all'}", key) as db:
             db.execute(
@@ -163,8 +163,8 @@ class Provider:
                 (key, lease, what),
             )
             if what in (None, "access"):
-                db.execute("DELETE FROM services WHERE lease = ?", (lease,))
-                db.execute("DELETE FROM dpu_credentials WHERE lease = ?", (lease,))
+                for table in ("services", "dpu_credentials", "dpu_objects"):
+                    db.execute(f"DELETE FROM {table} WHERE lease = ?", (lease,))  # noqa: S608
 
     def fires(self, fault: str, key: str, *, skip: int, times: int | None) -> bool:
         """Count a call that matches a fault. Return whether the fault strikes: after `skip` calls, `times` times."""
@@ -240,7 +240,7 @@ def _insert(db: sqlite3.Connection, key: str, state: str, tags: Mapping[str, str
 
 def _bury(db: sqlite3.Connection, key: str, polls: int) -> None:
     db.execute("DELETE FROM instances WHERE key = ? AND state = 'deleting' AND polls >= ?", (key, polls))
-    for table in ("left_by", "services", "dpu_credentials", "settings"):
+    for table in ("left_by", "services", "dpu_credentials", "dpu_objects", "settings"):
         db.execute(f"DELETE FROM {table} WHERE key = ? AND key NOT IN (SELECT key FROM instances)", (key,))  # noqa: S608
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from blueprints.dpuservices import allowed
 from blueprints.fake.dpucredentials import FakeCredentials
+from blueprints.fake.dpuobjects import FakeChains, FakeNetworks
 from blueprints.fake.running import Running
 from blueprints.specs import LeaseView
 from interfaces.contract import Interface
@@ -93,8 +94,12 @@ def _deployed(row: Any) -> Deployed:
 
 
 def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:
-    """Open the services of a lease, with the charts that the config of its blueprint allows."""
+    """Open the services of a lease, with what the config of its blueprint allows."""
     config = lease.resource.blueprint.config
-    backend = FakeServices(config.provider, lease.resource.key, lease.key)
-    credentials = FakeCredentials(config.provider, lease.resource.key, lease.key)
-    return DpuServices.beside(backend, still_mine=still_mine, allowed=allowed(config.charts), credentials=credentials)
+    there = config.provider, lease.resource.key, lease.key
+    return DpuServices.beside(
+        FakeServices(*there), still_mine=still_mine, allowed=allowed(config.charts), locks=lease.slot_locks,
+        credentials=FakeCredentials(*there),
+        chains=FakeChains(*there, config.chains) if config.chains is not None else None,
+        networks=FakeNetworks(*there, config.networks) if config.networks else None,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_VERSION = 6
+_VERSION = 7
 _SCHEMA = (
     """CREATE TABLE instances (
         key TEXT PRIMARY KEY, state TEXT NOT NULL, tags TEXT NOT NULL, token TEXT NOT NULL DEFAULT '',
@@ -35,11 +35,14 @@ _SCHEMA = (
     """CREATE TABLE dpu_credentials (
         key TEXT NOT NULL, lease TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, until TEXT NOT NULL,
         kubeconfig TEXT NOT NULL, shown INTEGER NOT NULL, PRIMARY KEY (lease, name))""",
+    """CREATE TABLE dpu_objects (
+        key TEXT NOT NULL, lease TEXT NOT NULL, noun TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL,
+        definition TEXT NOT NULL, seen TEXT NOT NULL, PRIMARY KEY (lease, noun, name))""",
     "CREATE TABLE allowed (place TEXT NOT NULL, name TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (place, name))",
 )
 TABLES = (
     "instances", "left_by", "calls", "fired", "holds", "planted", "sold", "settings", "sold_out", "services", "allowed",
-    "dpu_credentials",
+    "dpu_credentials", "dpu_objects",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ only, and cel-python in `cel` only, both when they are used.
 """
 
 from blueprints.kube.cluster import MANAGER, Cluster, connect
+from blueprints.kube.comparison import dropped
 from blueprints.kube.credential import Credential, read
 from blueprints.kube.dialect import DPF_GROUPS, Dialect, KnownType, dialect, dialect_of_crds, read_dialect
 from blueprints.kube.errors import (
@@ -109,6 +110,7 @@ __all__ = [
     "connect",
     "dialect",
     "dialect_of_crds",
+    "dropped",
     "ensure",
     "follow",
     "has_labels",

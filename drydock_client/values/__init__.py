@@ -43,8 +43,10 @@ from drydock_client.values.resources import (
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import (
+    DpuChainInfo,
     DpuChart,
     DpuCredentialInfo,
+    DpuNetworkInfo,
     DpuPort,
     DpuServiceInfo,
     Ended,
@@ -75,8 +77,10 @@ __all__ = [
     "CredentialInfo",
     "DeclaredActInfo",
     "DeviceInfo",
+    "DpuChainInfo",
     "DpuChart",
     "DpuCredentialInfo",
+    "DpuNetworkInfo",
     "DpuPort",
     "DpuServiceInfo",
     "Ended",

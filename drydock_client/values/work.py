@@ -113,6 +113,39 @@ class DpuCredentialInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DpuChainInfo:
+    """A chain on a leased DPU: `pending`, `ready` or `removing`.
+
+    `switches` has the interfaces that each switch connects, such as `p0`, `pf0`, `pf0vf3` or `edge:net1`. `messages`
+    say what it waits for.
+    """
+
+    name: str
+    state: str
+    switches: tuple[tuple[str, ...], ...]
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpuNetworkInfo:
+    """A network of a leased DPU: `pending`, `ready` or `removing`.
+
+    It has either a `subnet` that its nodes share, or a `network` that is divided into subnets with `prefix`.
+    """
+
+    name: str
+    state: str
+    messages: tuple[str, ...] = ()
+    subnet: str = ""
+    gateway: str = ""
+    addresses: int | None = None
+    network: str = ""
+    prefix: int | None = None
+    gateway_index: int | None = None
+    mtu: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DpuServiceInfo:
     """A service on a leased DPU: `pending`, `ready`, `failed` or `removing`.
 
@@ -129,3 +162,5 @@ class DpuServiceInfo:
     labels: Mapping[str, str]
     values: Mapping[str, Any] | None = None
     """The Helm values; None in lists."""
+    interfaces: tuple[str, ...] = ()
+    """Names of network interfaces of its pods, which chains connect."""

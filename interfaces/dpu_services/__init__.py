@@ -1,10 +1,14 @@
 """The services on a leased DPU: Helm charts that run in pods on its card.
 
 The package contains the definition of a service and its checks (`service`, `helm`), what is seen of it (`status`), the
-contract with the order of checks and writes (`contract`), credentials of the DPU cluster (`credentials`), and a fake
-for tests. What carries out the writes is a `ServiceBackend` and a `CredentialBackend` of the kind.
+contract with the order of checks and writes (`contract`), credentials of the DPU cluster (`credentials`), the chains
+that connect interfaces (`chain`, `chains`), networks with their ranges of addresses (`network`, `networks`), what these
+have in common (`objects`), and a fake for tests. What carries out the writes is a `ServiceBackend`, a
+`CredentialBackend`, a `ChainBackend` and a `NetworkBackend` of the kind.
 """
 
+from interfaces.dpu_services.chain import Chain, ChainInterface
+from interfaces.dpu_services.chains import ChainBackend, ChainLimits, Chains
 from interfaces.dpu_services.contract import DpuServices, ServiceBackend
 from interfaces.dpu_services.credentials import (
     CredentialBackend,
@@ -13,11 +17,19 @@ from interfaces.dpu_services.credentials import (
     CredentialStatus,
     FoundCredential,
 )
+from interfaces.dpu_services.network import Network
+from interfaces.dpu_services.networks import NetworkBackend, Networks
+from interfaces.dpu_services.objects import Found, ObjectBackend, Objects, ObjectState, ObjectStatus
 from interfaces.dpu_services.service import AllowedChart, Chart, Port, Service
 from interfaces.dpu_services.status import Condition, Deployed, Pod, ServiceState, ServiceStatus
 
 __all__ = [
     "AllowedChart",
+    "Chain",
+    "ChainBackend",
+    "ChainInterface",
+    "ChainLimits",
+    "Chains",
     "Chart",
     "Condition",
     "CredentialBackend",
@@ -26,7 +38,15 @@ __all__ = [
     "Credentials",
     "Deployed",
     "DpuServices",
+    "Found",
     "FoundCredential",
+    "Network",
+    "NetworkBackend",
+    "Networks",
+    "ObjectBackend",
+    "ObjectState",
+    "ObjectStatus",
+    "Objects",
     "Pod",
     "Port",
     "Service",

@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from drydock.core.errors import Conflict
+from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.contract import Interface, StillMine
 from interfaces.deadline import Deadline
+from interfaces.dpu_services.chains import ChainBackend, Chains
 from interfaces.dpu_services.credentials import LONGEST, CredentialBackend, Credentials
+from interfaces.dpu_services.networks import NetworkBackend, Networks
 from interfaces.dpu_services.service import AllowedChart, Service, check_allowed, check_name
 from interfaces.dpu_services.status import Deployed, ServiceStatus, status_of
 from interfaces.errors import ServiceChanged, ServiceMissing
+from interfaces.slot_locks import SlotLocks, SlotLocksInMemory
 from interfaces.transport import NoAccount, Transport
 
 log = logging.getLogger(__name__)
@@ -73,10 +76,13 @@ class DpuServices(Interface):
     def __init__(
         self, transport: Transport | None, *, still_mine: StillMine, backend: ServiceBackend,
         allowed: Sequence[AllowedChart] = (), credentials: CredentialBackend | None = None, longest: int = LONGEST,
+        chains: ChainBackend | None = None, networks: NetworkBackend | None = None, locks: SlotLocks | None = None,
     ) -> None:  # fmt: skip
         """Prepare the interface. `allowed` are the charts that the config of the blueprint allows: by default none.
 
         Without the backend `credentials`, the lease cannot have any. They are valid for at most `longest` seconds.
+        Without the backends `chains` and `networks`, it has none of these. `locks` are the slot locks of the lease, for
+        what they use.
         """
         super().__init__(transport or NoAccount("A DPU service"), still_mine=still_mine)
         self._backend, self._allowed = backend, tuple(allowed)
@@ -84,25 +90,35 @@ class DpuServices(Interface):
             credentials, still_mine=still_mine, longest=longest,
             watch=lambda what, timeout: self._watch(what, timeout).deadline,
         )  # fmt: skip
+        given: dict[str, Any] = {
+            "locks": locks or SlotLocksInMemory(), "still_mine": still_mine,
+            "watch": lambda what, timeout: self._watch(what, timeout).deadline,
+        }  # fmt: skip
+        self.chains = Chains(chains, services=self._backend.list, networks=self._networks, **given)
+        self.networks = Networks(networks, kept_unused=self.chains.without, **given)
 
     @classmethod
     def beside(
         cls, backend: ServiceBackend, *, still_mine: StillMine, allowed: Sequence[AllowedChart],
-        credentials: CredentialBackend | None = None, longest: int = LONGEST,
+        credentials: CredentialBackend | None = None, longest: int = LONGEST, chains: ChainBackend | None = None,
+        networks: NetworkBackend | None = None, locks: SlotLocks | None = None,
     ) -> Self:  # fmt: skip
         """Return the interface for a backend that is reached beside the lease's account."""
         return cls(
-            None, still_mine=still_mine, backend=backend, allowed=allowed, credentials=credentials, longest=longest
-        )
+            None, still_mine=still_mine, backend=backend, allowed=allowed, credentials=credentials, longest=longest,
+            chains=chains, networks=networks, locks=locks,
+        )  # fmt: skip
 
     def apply(self, service: Service, *, timeout: float | None = None) -> ServiceStatus:
         """Create a service, or change the one of this name. The same service again changes nothing.
 
         Returns before its pods run. Raises InvalidRequest with the field if the chart is not allowed, Conflict if the
-        lease has 32 services or this one is being removed, ServiceChanged, LeaseEnded, and the errors of the
-        connection.
+        lease has 32 services, this one is being removed, or a chain uses an interface that it would lose,
+        ServiceChanged, LeaseEnded, and the errors of the connection.
         """
         check_allowed(service.chart, self._allowed)
+        if service.interfaces and not self.chains.available:
+            raise InvalidRequest("There are no chains on this DPU that could connect interfaces.", field="interfaces")
         deadline = self._watch("Applying the service", timeout).deadline
         return status_of(self._retried(lambda: self._applied(service, deadline)))
 
@@ -122,10 +138,19 @@ class DpuServices(Interface):
         return status_of(found)
 
     def remove(self, name: str, *, timeout: float | None = None) -> None:
-        """Begin to remove a service. A missing service is not an error. Raises ServiceChanged, LeaseEnded."""
+        """Begin to remove a service. A missing service is not an error.
+
+        Raises Conflict if a chain uses it, ServiceChanged, LeaseEnded.
+        """
         check_name(name)
         deadline = self._watch("Removing the service", timeout).deadline
         self._retried(lambda: self._removed(name, deadline))
+
+    def _networks(self, deadline: Deadline) -> Sequence[str]:
+        """Return the names of the networks of the lease that are not being removed."""
+        if not self.networks.available:
+            return ()
+        return [one.definition.name for one in self.networks.known().list(deadline) if not one.removing]
 
     def _retried(self, write: Callable[[], T]) -> T:
         """Repeat a write over another request's, as long as the lease is not lost. Raises ServiceChanged."""
@@ -138,8 +163,10 @@ class DpuServices(Interface):
 
     def _removed(self, name: str, deadline: Deadline) -> None:
         there = self._backend.find(name, deadline)
-        if there is not None and not there.removing:
-            self._backend.remove(there, deadline)
+        interfaces = there.service.interfaces if there is not None else ()
+        with self.chains.released(name, interfaces, deadline):
+            if there is not None and not there.removing:
+                self._backend.remove(there, deadline)
 
     def _applied(self, service: Service, deadline: Deadline) -> Deployed:
         before = self._backend.find(service.name, deadline)
@@ -154,7 +181,9 @@ class DpuServices(Interface):
             if before is None:
                 after = self._backend.create(service, deadline)
             else:
-                after = self._backend.replace(service, before, deadline)
+                lost = set(before.service.interfaces) - set(service.interfaces)
+                with self.chains.released(service.name, lost, deadline):
+                    after = self._backend.replace(service, before, deadline)
         except ServiceChanged:
             raise
         except Exception:

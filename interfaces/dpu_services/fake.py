@@ -5,15 +5,22 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from drydock.core import clock
 from interfaces.contract import StillMine
 from interfaces.deadline import Deadline
+from interfaces.dpu_services.chain import Chain
+from interfaces.dpu_services.chains import ChainBackend, ChainLimits
 from interfaces.dpu_services.contract import DpuServices, ServiceBackend
 from interfaces.dpu_services.credentials import LONGEST, CredentialBackend, FoundCredential
+from interfaces.dpu_services.network import Network
+from interfaces.dpu_services.networks import NetworkBackend
+from interfaces.dpu_services.objects import Definition, Found, ObjectBackend
 from interfaces.dpu_services.service import AllowedChart, Service
 from interfaces.dpu_services.status import Deployed, Pod
 from interfaces.errors import ServiceChanged
+from interfaces.slot_locks import SlotLocks, SlotLocksInMemory
 from interfaces.transport import Transport
 
 
@@ -120,15 +127,87 @@ class MemoryCredentials(CredentialBackend):
         self.after_write()
 
 
+D = TypeVar("D", bound=Definition)
+
+
+class MemoryObjects(ObjectBackend[D]):
+    """Chains or networks in memory, ready at once unless `set` says otherwise.
+
+    `before_write` and `after_write` are called around each write. What `kept` names is removed only in part.
+    """
+
+    def __init__(self) -> None:
+        self.dpu, self.lease = "dpu", "lease"
+        self.found: dict[str, Found[D]] = {}
+        self.kept: set[str] = set()
+        self.before_write: Callable[[], None] = _always
+        self.after_write: Callable[[], None] = _always
+        self._versions = 0
+
+    def set(self, name: str, **seen: object) -> None:
+        """Set what is seen of one: the fields of `Found`."""
+        self.found[name] = replace(self.found[name], **seen)  # type: ignore[arg-type]
+
+    def list(self, deadline: Deadline) -> Sequence[Found[D]]:
+        return [self.found[name] for name in sorted(self.found)]
+
+    def find(self, name: str, deadline: Deadline) -> Found[D] | None:
+        return self.found.get(name)
+
+    def create(self, definition: D, deadline: Deadline) -> Found[D]:
+        self.before_write()
+        there = self.found.get(definition.name)
+        if there is not None and there.definition != definition:
+            raise ServiceChanged(f"{definition.name} was created meanwhile.")
+        self._versions += 1
+        self.found[definition.name] = Found(definition=definition, version=str(self._versions), ready=True)
+        self.after_write()
+        return self.found[definition.name]
+
+    def remove(self, found: Found[D], deadline: Deadline) -> bool:
+        self.before_write()
+        name = found.definition.name
+        there = self.found.get(name)
+        if there is not None and there.version == found.version:
+            if name in self.kept:
+                self.set(name, removing=True)
+                return False
+            del self.found[name]
+        self.after_write()
+        return True
+
+
+class MemoryChains(MemoryObjects[Chain], ChainBackend):
+    """Chains in memory."""
+
+    def __init__(self, limits: ChainLimits) -> None:
+        super().__init__()
+        self.limits = limits
+
+
+class MemoryNetworks(MemoryObjects[Network], NetworkBackend):
+    """Networks in memory."""
+
+    def __init__(self, ranges: Sequence[str]) -> None:
+        super().__init__()
+        self.ranges = ranges
+
+
 class FakeDpuServices(DpuServices):
-    """The services of a fake DPU. `backend` and `issuer` have them; change `allowed` to allow other charts."""
+    """The services of a fake DPU. `backend`, `issuer`, `connector` and `addresses` have what was written.
+
+    Change `allowed` to allow other charts.
+    """
 
     def __init__(
         self, transport: Transport | None = None, *, still_mine: StillMine = _always,
-        allowed: Sequence[AllowedChart] = (), longest: int = LONGEST,
+        allowed: Sequence[AllowedChart] = (), longest: int = LONGEST, limits: ChainLimits | None = None,
+        ranges: Sequence[str] = ("10.20.0.0/16",), locks: SlotLocks | None = None,
     ) -> None:  # fmt: skip
         self.backend, self.issuer = MemoryBackend(), MemoryCredentials()
+        self.connector, self.locks = MemoryChains(limits or ChainLimits(vfs=8)), locks or SlotLocksInMemory()
+        self.addresses = MemoryNetworks(ranges)
         super().__init__(
             transport, still_mine=still_mine, backend=self.backend, allowed=allowed, credentials=self.issuer,
-            longest=longest,
+            longest=longest, chains=self.connector, networks=self.addresses, locks=self.locks,
         )  # fmt: skip

@@ -13,7 +13,9 @@ from interfaces.dpu_services.helm import check_domain, checked_values
 
 LONGEST_NAME = 40
 """Characters of the name of a service. The object of a service has it behind the name of the lease."""
-MOST_PORTS, MOST_LABELS = 32, 32
+MOST_PORTS, MOST_LABELS, MOST_INTERFACES = 32, 32, 8
+INTERFACE = re.compile(r"[a-z][a-z0-9]{0,14}")
+"""Names of network interfaces in pods. Linux limits them to 15 characters."""
 PROTOCOLS = ("TCP", "UDP")
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _REPOSITORY = re.compile(r"(oci|https)://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,1000})?")
@@ -23,6 +25,8 @@ _PORT = re.compile(r"(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
 _PREFIX = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _SHOWN = 100
+_TAKEN = ("lo", "eth0")
+"""Interfaces that every pod has: Kubernetes names that of the cluster's own network eth0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +88,15 @@ class Service:
     """The Helm values. They may contain secrets of the owner, and are in no event and no log."""
     ports: tuple[Port, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    interfaces: tuple[str, ...] = ()
+    """Names of network interfaces of its pods, which chains connect. The pods start once all of them are connected."""
 
     def __post_init__(self) -> None:
         _fits(self.name, _NAME, "name", f"name of a service: lower-case letters, digits, hyphens, up to {LONGEST_NAME}")
         object.__setattr__(self, "values", checked_values(self.values))
         object.__setattr__(self, "ports", _checked_ports(self.ports))
         object.__setattr__(self, "labels", _checked_labels(self.labels))
+        object.__setattr__(self, "interfaces", _checked_interfaces(self.interfaces))
 
     def __eq__(self, other: object) -> bool:
         """Compare as JSON, because `1`, `1.0` and `True` are equal in Python, but different Helm values."""
@@ -105,7 +112,9 @@ class Service:
 
     def to_json(self) -> dict[str, Any]:
         """Return the service as a dict of JSON types, which `from_json` parses."""
-        return {**asdict(self), "ports": [asdict(one) for one in self.ports]}
+        found = {**asdict(self), "ports": [asdict(one) for one in self.ports], "interfaces": list(self.interfaces)}
+        # Services that were written before there were interfaces are the same as those without any.
+        return found if self.interfaces else {name: value for name, value in found.items() if name != "interfaces"}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
@@ -120,9 +129,9 @@ class Service:
             raise InvalidRequest(f"The service is invalid: {error}.") from error
 
 
-def check_name(name: str) -> None:
-    """Raise InvalidRequest if no service can have this name."""
-    _fits(name, _NAME, "name", "name of a service")
+def check_name(name: str, of: str = "service") -> None:
+    """Raise InvalidRequest if no service, or what `of` says, can have this name."""
+    _fits(name, _NAME, "name", f"name of a {of}")
 
 
 def check_allowed(chart: Chart, allowed: Sequence[AllowedChart]) -> None:
@@ -157,6 +166,18 @@ def _checked_ports(ports: Sequence[Port]) -> tuple[Port, ...]:
         if len(set(chosen)) != len(chosen):
             raise InvalidRequest("Names and numbers of ports must differ.", field="ports")
     return tuple(ports)
+
+
+def _checked_interfaces(interfaces: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(interfaces, str) or len(interfaces) > MOST_INTERFACES:
+        raise InvalidRequest(f"Interfaces must be a list of at most {MOST_INTERFACES} names.", field="interfaces")
+    for one in interfaces:
+        _fits(one, INTERFACE, "interfaces", "name of a network interface: a letter, letters and digits, up to 15")
+        if one in _TAKEN:
+            raise InvalidRequest(f"Pods have an interface {one} already.", field="interfaces")
+    if len(set(interfaces)) != len(interfaces):
+        raise InvalidRequest("Names of interfaces must differ.", field="interfaces")
+    return tuple(interfaces)
 
 
 def _checked_labels(labels: Any) -> dict[str, str]:

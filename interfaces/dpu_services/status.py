@@ -106,14 +106,14 @@ def _broken(pod: Pod) -> bool:
 
 
 def _messages(found: Deployed) -> tuple[str, ...]:
-    told = [] if found.current else ["The last change has not been carried out yet."]
-    told += [_of_pod(pod) for pod in found.pods if not (pod.ready and pod.phase == "Running")]
-    told += [_of_condition(one) for one in found.conditions if one.status != "True"]
+    messages = [] if found.current else ["The last change has not been carried out yet."]
+    messages += [_of_pod(pod) for pod in found.pods if not (pod.ready and pod.phase == "Running")]
+    messages += [told(one) for one in found.conditions if one.status != "True"]
     if found.unread:
-        told.insert(0, f"Its pods could not be read: {found.unread}")
+        messages.insert(0, f"Its pods could not be read: {found.unread}")
     elif not found.pods and not found.removing:
-        told.append("No pod of the service exists yet.")
-    return tuple(one[:_LONGEST] for one in told[:MOST_MESSAGES])
+        messages.append("No pod of the service exists yet.")
+    return tuple(one[:_LONGEST] for one in messages[:MOST_MESSAGES])
 
 
 def _of_pod(pod: Pod) -> str:
@@ -122,6 +122,7 @@ def _of_pod(pod: Pod) -> str:
     return f"Pod {pod.name} is not ready ({pod.phase}{restarts})" + (f": {said}" if said else ".")
 
 
-def _of_condition(condition: Condition) -> str:
+def told(condition: Condition) -> str:
+    """Return a condition as a message."""
     said = " ".join(one for one in (condition.reason, condition.message) if one)
-    return f"{condition.type} is {condition.status}" + (f": {said}" if said else ".")
+    return (f"{condition.type} is {condition.status}" + (f": {said}" if said else "."))[:_LONGEST]

@@ -38,8 +38,8 @@ from leases.operations import (
     users,
 )
 from leases.operations.callers import Caller
+from leases.operations.dpus import chains, networks, services
 from leases.operations.dpus import credentials as dpu_credentials
-from leases.operations.dpus import services
 from leases.states import UNFINISHED
 
 Function = Callable[..., Any]
@@ -193,6 +193,14 @@ FUNCTIONS: dict[str, Function] = {
     "dpu_service": services.show,
     "apply_dpu_service": services.apply,
     "remove_dpu_service": services.remove,
+    "dpu_chains": chains.list_,
+    "dpu_chain": chains.show,
+    "connect_dpu_chain": chains.connect,
+    "remove_dpu_chain": chains.remove,
+    "dpu_networks": networks.list_,
+    "dpu_network": networks.show,
+    "create_dpu_network": networks.create,
+    "remove_dpu_network": networks.remove,
     "dpu_credentials": dpu_credentials.list_,
     "request_dpu_credential": dpu_credentials.request,
     "read_dpu_credential": dpu_credentials.show,

@@ -149,6 +149,35 @@ class DpuService(Body):
     labels: Annotated[
         dict[str, str] | None, Field(max_length=32, description="Labels of the pods, not of reserved domains.")
     ] = None
+    interfaces: Annotated[
+        list[Annotated[str, Field(max_length=15)]],
+        Field(max_length=8, description="Names of network interfaces of the pods, which chains connect."),
+    ] = []
+
+
+class DpuChain(Body):
+    """A chain on a DPU: switches, each with the interfaces that it connects. Drydock sets node and cluster."""
+
+    switches: Annotated[
+        list[Annotated[list[Annotated[str, Field(max_length=110)]], Field(max_length=32)]],
+        Field(
+            min_length=1, max_length=8,
+            description="Interfaces are `p0` (a network port), `pf0` (the host's function), `pf0vf3` (a virtual "
+            "function), `edge:net1` (an interface of a service) and `edge:net1@blue` (with an address of a network).",
+        ),
+    ]  # fmt: skip
+
+
+class DpuNetwork(Body):
+    """A network of a DPU: a subnet, or a network that is divided. Drydock sets node and cluster."""
+
+    subnet: Annotated[str, Field(max_length=18, description="A range that nodes share, such as 10.20.1.0/24.")] = ""
+    gateway: Annotated[str, Field(max_length=15, description="Address of its gateway; by default the first one.")] = ""
+    addresses: Annotated[StrictInt | None, Field(description="Addresses of a node, 16 by default.")] = None
+    network: Annotated[str, Field(max_length=18, description="A range that is divided, such as 10.20.0.0/20.")] = ""
+    prefix: Annotated[StrictInt | None, Field(description="Prefix of the subnet of a node.")] = None
+    gateway_index: Annotated[StrictInt | None, Field(description="Number of the gateway's address in it.")] = None
+    mtu: Annotated[StrictInt | None, Field(description="MTU of the interfaces. DPF 24.10 cannot set it.")] = None
 
 
 class DpuCredential(Body):

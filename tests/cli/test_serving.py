@@ -90,7 +90,8 @@ THERE = ("--repository", CHART["repository"], "--chart", "firewall", "--version"
 @pytest.fixture(scope="module")
 def dpu(cli):
     """The number of a lease with services, as a DPU has."""
-    cli("blueprints", "add", "dpus", "fake_activated", f"charts={json.dumps([CHART])}")
+    cli("blueprints", "add", "dpus", "fake_activated", f"charts={json.dumps([CHART])}", 'chains={"vfs": 4}',
+        'networks=["10.20.0.0/16"]')  # fmt: skip
     lease = str(cli.json("lease", "fake_activated", "--blueprint", "dpus", "--keep")["leases"][0]["id"])
     yield lease
     cli("release", lease)
@@ -117,6 +118,44 @@ def test_a_service_is_applied_listed_shown_and_removed(cli, dpu, tmp_path):
     assert cli.json("dpu", "services", "remove", dpu, "edge") == {"removed": "edge"}
     cli("dpu", "services", "remove", dpu, "edge")
     cli("dpu", "services", "show", dpu, "edge", code=3)
+
+
+def test_a_chain_is_connected_listed_shown_and_removed(cli, dpu):
+    cli("dpu", "services", "apply", dpu, "edge", *THERE, "--interface", "net1", "--interface", "net2")
+    assert "net1 net2" in cli("dpu", "services", "show", dpu, "edge").stdout
+    switches = ("--switch", "p0, edge:net1", "--switch", "edge:net2,pf0vf3")
+    assert cli("dpu", "chains", "connect", dpu, "web", *switches).stdout == "web ready\n"
+    found = cli.json("dpu", "chains", "show", dpu, "web")
+    assert found["switches"] == [["p0", "edge:net1"], ["edge:net2", "pf0vf3"]]
+    assert "switch  p0, edge:net1" in cli("dpu", "chains", "show", dpu, "web").stdout
+    (row,) = cli("dpu", "chains", "list", dpu).stdout.splitlines()[1:]
+    assert row.split() == ["web", "ready", "p0,edge:net1", "edge:net2,pf0vf3"]
+    assert "used by chain web" in cli("dpu", "services", "remove", dpu, "edge", code=4).stderr
+    refused = cli("dpu", "chains", "connect", dpu, "bad", "--switch", "p1,pf0vf4", code=2).stderr
+    assert "switches.0.1" in refused
+    assert cli.json("dpu", "chains", "remove", dpu, "web") == {"removed": "web"}
+    cli("dpu", "chains", "remove", dpu, "web")
+    cli("dpu", "chains", "show", dpu, "web", code=3)
+    cli("dpu", "services", "remove", dpu, "edge")
+    assert cli("dpu", "chains", "list", dpu).stderr.strip() == "No chains."
+
+
+def test_a_network_is_created_listed_shown_and_removed(cli, dpu):
+    made = cli("dpu", "networks", "create", dpu, "blue", "--subnet", "10.20.1.0/24", "--addresses", "32")
+    assert made.stdout == "blue ready\n"
+    divided = ("--network", "10.20.16.0/22", "--prefix", "26", "--gateway-index", "1")
+    assert cli.json("dpu", "networks", "create", dpu, "wide", *divided)["prefix"] == 26
+    rows = [line.split() for line in cli("dpu", "networks", "list", dpu).stdout.splitlines()[1:]]
+    assert rows == [["blue", "ready", "10.20.1.0/24"], ["wide", "ready", "10.20.16.0/22", "in", "/26"]]
+    shown = cli("dpu", "networks", "show", dpu, "blue").stdout
+    assert "10.20.1.1" in shown
+    assert "32" in shown
+    refused = cli("dpu", "networks", "create", dpu, "bad", "--subnet", "10.21.0.0/24", code=2).stderr
+    assert "subnet" in refused
+    for name in ("blue", "wide"):
+        assert cli.json("dpu", "networks", "remove", dpu, name) == {"removed": name}
+    cli("dpu", "networks", "show", dpu, "blue", code=3)
+    assert cli("dpu", "networks", "list", dpu).stderr.strip() == "No networks."
 
 
 @pytest.mark.parametrize(

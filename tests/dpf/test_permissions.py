@@ -48,6 +48,9 @@ def test_no_role_may_write_what_others_own(version):
     clusters = {"dpuclusters": {"get", "list", "create", "patch", "delete"}, "secrets": {"get"}}
     assert rules("dpf_cluster", version) == clusters
     assert found["dpuservices"] == {"get", "list", "create", "patch", "delete"}
+    assert found["dpuservicechains"] == found["dpuserviceinterfaces"] == {"get", "list", "create", "delete"}
+    assert found["dpuserviceipams"] == found["dpuservicechains"]
+    assert ("dpuservicenads" in found) == (version == "26.4")
     assert found["dpuservicecredentialrequests"] == {"get", "list", "create", "patch", "delete"}
     assert found["secrets"] == {"get"}
     assert found["apart/secrets"] == {"get", "delete"}

@@ -11,6 +11,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from tests.dpus.api import CLUSTER, DPU, NODE, SECRET, SET, Api, Json, grant, is_deleting, uid_of
+from tests.dpus.chains import Chains
 from tests.dpus.clusters import Clusters
 from tests.dpus.credentials import Credentials
 from tests.dpus.effects import Maintenances
@@ -58,8 +59,10 @@ class Double:
         hosts: list[Controller] = [Devices(state), Hosts(state), self._maintenances]
         if not state.generation.devices:
             hosts = []
+        self.chains = Chains(state)
         self._controllers: list[Controller] = [
-            self._images, self._clusters, *hosts, provisioning, Sets(state), Services(state), Credentials(state),
+            self._images, self._clusters, *hosts, provisioning, Sets(state), Services(state), self.chains,
+            Credentials(state),
         ]  # fmt: skip
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None

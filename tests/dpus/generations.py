@@ -12,13 +12,17 @@ from dataclasses import dataclass, replace
 
 from tests.dpus.api import (
     BFB,
+    CHAIN,
     CLUSTER,
     CREDENTIAL,
     DEVICE,
     DPU,
     DPU_NODE,
     FLAVOR,
+    INTERFACE,
+    IPAM,
     MAINTENANCE,
+    NAD,
     NODE,
     PROVISIONING,
     SERVICE,
@@ -41,7 +45,11 @@ WAITING = "WaitingForManualPowerCycleOrReboot"
 FINALIZERS = {
     kind.name: f"{PROVISIONING}/{kind.name.lower()}-protection"
     for kind in (BFB, DEVICE, DPU, DPU_NODE, MAINTENANCE, SET)
-} | {SERVICE.name: "dpu.nvidia.com/dpuservice", CREDENTIAL.name: "dpu.nvidia.com/dpuservicecredentialrequest"}
+} | {
+    SERVICE.name: "dpu.nvidia.com/dpuservice", CREDENTIAL.name: "dpu.nvidia.com/dpuservicecredentialrequest",
+    IPAM.name: "svc.dpu.nvidia.com/dpuserviceipam", NAD.name: "svc.dpu.nvidia.com/dpuservicenad",
+    INTERFACE.name: "svc.dpu.nvidia.com/dpuserviceinterface", CHAIN.name: "svc.dpu.nvidia.com/dpuservicechain",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ V24_10 = Generation(
         Phase(JOINING),
         Phase(READY, "Ready"),
     ),
-    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, SERVICE, CREDENTIAL, NODE),
+    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, SERVICE, IPAM, INTERFACE, CHAIN, CREDENTIAL, NODE),
     host_field="nodeName",
 )
 V26_4 = Generation(
@@ -111,7 +119,23 @@ V26_4 = Generation(
         Phase(REMOVAL, "NodeEffectRemoved"),
         Phase(READY, "Ready"),
     ),
-    kinds=(BFB, CLUSTER, FLAVOR, DEVICE, DPU_NODE, MAINTENANCE, SET, DPU, SERVICE, CREDENTIAL, NODE),
+    kinds=(
+        BFB,
+        CLUSTER,
+        FLAVOR,
+        DEVICE,
+        DPU_NODE,
+        MAINTENANCE,
+        SET,
+        DPU,
+        SERVICE,
+        IPAM,
+        NAD,
+        INTERFACE,
+        CHAIN,
+        CREDENTIAL,
+        NODE,
+    ),
     host_field="dpuNodeName",
     preparing=frozenset({"Initialize Interface", "Config FW Parameters", "Prepare BFB", INSTALLING, "DPU Config"}),
 )

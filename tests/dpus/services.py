@@ -14,12 +14,14 @@ from kubernetes.client.exceptions import ApiException
 from tests.dpus import conditions, selectors
 from tests.dpus.api import (
     CLUSTER,
+    INTERFACE,
     NAMESPACE,
     NODE,
     POD,
     SERVICE,
     Api,
     Json,
+    annotations_of,
     is_deleting,
     labels_of,
     name_of,
@@ -33,6 +35,10 @@ PULLING, STARTING = "Pulling Chart", "Starting Pods"
 """Phases in which a test can keep a service, such as by `Faults.stick(PULLING, name, kind="DPUService")`."""
 SERVICE_ID = "svc.dpu.nvidia.com/service"
 CONDITIONS = ("ApplicationPrereqsReconciled", "ApplicationsReconciled")
+INTERFACES_RECONCILED = "DPUServiceInterfaceReconciled"
+CONSUMED_BY = "dpu.nvidia.com/consumed-by"
+"""The annotation of a DPUServiceInterface with the DPUService that uses it."""
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
 PULL_ERROR = "failed to pull chart: unexpected status code 404"
 CRASH = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}
 
@@ -52,20 +58,35 @@ class Services:
             self._delete(service)
         elif self.state.faults.is_stuck(SERVICE.name, PULLING, name_of(service)):
             self._put(service, PULL_ERROR)
+        elif problem := self._consume(service):
+            self._put(service, "", f"Unable to reconcile interfaces for {problem}")
         else:
-            ready = all([self._install(api, service, name) for name, api in self._clusters(service)])
+            clusters = selected(self.state, service["spec"].get("dpuClusterSelector"))
+            ready = all([self._install(api, service, name) for name, api in clusters])
             self._put(service, "" if ready else "The following applications are not ready")
 
-    def _clusters(self, service: Json) -> list[tuple[str, Api]]:
-        """Return the ready clusters that a service selects, and access to each."""
-        found = []
-        for cluster in self.state.all(CLUSTER):
-            secret = self.state.secret(cluster["spec"].get("kubeconfig") or "")
-            selected = selectors.matches(service["spec"].get("dpuClusterSelector"), labels_of(cluster))
-            ready = (cluster.get("status") or {}).get("phase") == READY
-            if selected and ready and (api := self.state.pod_links.open(secret)):
-                found.append((name_of(cluster), api))
-        return found
+    def _consume(self, service: Json) -> str:
+        """Mark the interfaces of a service as its own. Returns why one of them cannot be used."""
+        spec = service["spec"]
+        for name in spec.get("interfaces") or []:
+            found = self.state.find(INTERFACE, name)
+            if found is None:
+                return f'dpuserviceinterfaces.svc.dpu.nvidia.com "{name}" not found'
+            made = found["spec"]["template"]["spec"]["template"]["spec"]
+            if made["interfaceType"] != "service":
+                return f"wrong service definition in DPUServiceInterface {name}"
+            if made["service"]["serviceID"] != spec["serviceID"]:
+                return f"conflicting ServiceID in DPUServiceInterface {name}"
+            user = annotations_of(found).get(CONSUMED_BY, name_of(service))
+            if user != name_of(service):
+                return f"dpuServiceInterface {name} is in use by another DPUService"
+
+            def mark(body: Json) -> None:
+                body["metadata"]["annotations"] = {**annotations_of(body), CONSUMED_BY: name_of(service)}
+
+            if not is_deleting(found):
+                self.state.change(INTERFACE, found, mark)
+        return ""
 
     # Pods
 
@@ -96,9 +117,17 @@ class Services:
             for node in api.all(NODE, f"{WORLD}={self.state.world.name}")
             if terms is None or any(selectors.matches(term, labels_of(node)) for term in terms)
         ]
+        if names := service["spec"].get("interfaces"):
+            given = {**given, "annotations": {**(given.get("annotations") or {}), NETWORKS: self._networks(names)}}
         made = [_pod(service, given, name_of(node)) for node in nodes]
         hooks = [_pod(service, given, name_of(node), hook=True) for node in nodes if values.get("hook")]
         return made + hooks
+
+    def _networks(self, names: list[str]) -> str:
+        """Return the networks of the pods of a service."""
+        found = (self.state.find(INTERFACE, name) for name in names)
+        made = [one["spec"]["template"]["spec"]["template"]["spec"]["service"] for one in found if one]
+        return json.dumps([{"name": one["network"], "interface": one["interfaceName"]} for one in made])
 
     def _started(self, api: Api, pod: Json, stuck: bool) -> bool:
         status = _finished() if "hook" in labels_of(pod) else _waiting() if stuck else _running()
@@ -125,16 +154,18 @@ class Services:
 
     # The status
 
-    def _put(self, service: Json, problem: str) -> None:
+    def _put(self, service: Json, problem: str, of_interfaces: str = "") -> None:
         generation = service["metadata"]["generation"]
 
         def put(status: Json) -> None:
             status["observedGeneration"] = generation
             for of_type in CONDITIONS:
                 conditions.put(status, of_type, True, "Success", generation=generation)
+            reason = "Error" if of_interfaces else "Success"
+            conditions.put(status, INTERFACES_RECONCILED, not of_interfaces, reason, of_interfaces, generation)
             for of_type in ("ApplicationsReady", READY):
-                reason = "Pending" if problem else "Success"
-                conditions.put(status, of_type, not problem, reason, problem, generation)
+                wrong = problem or of_interfaces
+                conditions.put(status, of_type, not wrong, "Pending" if wrong else "Success", problem, generation)
 
         self.state.change_status(SERVICE, service, put)
 
@@ -154,7 +185,7 @@ def _pod(service: Json, given: Json, node: str, *, hook: bool = False) -> Json:
 
 
 def _service_id(service: Json) -> str:
-    return uid_of(service)[:10]
+    return service["spec"].get("serviceID") or uid_of(service)[:10]
 
 
 def _running() -> Json:
@@ -188,6 +219,17 @@ def _is_like(status: Json, wanted: Json) -> bool:
 
 def _ready(status: Json) -> list[bool]:
     return [one["ready"] for one in status.get("containerStatuses") or []]
+
+
+def selected(state: State, selector: Json | None) -> list[tuple[str, Api]]:
+    """Return the ready clusters that a selector selects, and access to each."""
+    found = []
+    for cluster in state.all(CLUSTER):
+        secret = state.secret(cluster["spec"].get("kubeconfig") or "")
+        ready = (cluster.get("status") or {}).get("phase") == READY
+        if selectors.matches(selector, labels_of(cluster)) and ready and (api := state.pod_links.open(secret)):
+            found.append((name_of(cluster), api))
+    return found
 
 
 def ensure_namespace(api: Api) -> None:

@@ -7,11 +7,15 @@ wrote. Their names are from `managedFields`. A write that another one undoes bef
 from __future__ import annotations
 
 from tests.dpus.api import (
+    CHAIN,
     CREDENTIAL,
     DPU,
     DPU_NODE,
+    INTERFACE,
+    IPAM,
     MAINTENANCE,
     MANAGER,
+    NAD,
     SERVICE,
     SET,
     Json,
@@ -30,12 +34,14 @@ IMMUTABLE: dict[str, tuple[str, ...]] = {
 }
 SET_ONCE: dict[str, tuple[str, ...]] = {"DPUCluster": ("kubeconfig",), "BFB": ("versions",)}
 NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63,
-               "DPUService": 63, "DPUServiceCredentialRequest": 63}  # fmt: skip
+               "DPUService": 63, "DPUServiceCredentialRequest": 63, "DPUServiceInterface": 63,
+               "DPUServiceChain": 63, "DPUServiceIPAM": 63, "DPUServiceNAD": 63}  # fmt: skip
 EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
 OURS = (DPU.name, MAINTENANCE.name)
 """Kinds that only the controllers create and change. Others may delete DPUs, and write the annotation HOLD."""
 WITH_STATUS = ("BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService",
-               "DPUServiceCredentialRequest")  # fmt: skip
+               "DPUServiceCredentialRequest", "DPUServiceInterface", "DPUServiceChain", "DPUServiceIPAM",
+               "DPUServiceNAD")  # fmt: skip
 
 
 class Violations(list[str]):
@@ -111,6 +117,10 @@ class Violations(list[str]):
             self._check_service(name, spec)
         if kind == CREDENTIAL.name:
             self._check_credential(item)
+        if kind in (INTERFACE.name, CHAIN.name):
+            self._check_chain(kind, name, spec["template"]["spec"])
+        if kind == IPAM.name and not (spec.get("nodeSelector") or {}).get("nodeSelectorTerms"):
+            self.add(f"{kind} {name} is for all nodes")
 
     def _check_set(self, name: str, spec: Json) -> None:
         if spec.get("dpuSelector") and spec.get("dpuDeviceSelector"):
@@ -128,6 +138,15 @@ class Violations(list[str]):
             self.add(f"DPUService {name}: the release has no name, or one that Helm refuses")
         if "deployInCluster" in spec:
             self.add(f"DPUService {name} has spec.deployInCluster")
+
+    def _check_chain(self, kind: str, name: str, spec: Json) -> None:
+        if not (spec.get("nodeSelector") or {}).get("matchLabels"):
+            self.add(f"{kind} {name} selects all nodes")
+        template = spec["template"]
+        if "node" in template["spec"]:
+            self.add(f"{kind} {name} names a node, which the controllers do")
+        if kind == INTERFACE.name and not (template.get("metadata") or {}).get("labels"):
+            self.add(f"{kind} {name} has no labels by which a chain could find it")
 
     def _check_credential(self, item: Json) -> None:
         name, spec = name_of(item), item["spec"]
@@ -160,6 +179,8 @@ class Violations(list[str]):
             self.add(f"DPUNodeMaintenance {name}: someone else deleted it")
         if kind == SERVICE.name:
             self._check_service(name, new)
+        if kind in (INTERFACE.name, CHAIN.name, IPAM.name, NAD.name) and old != new:
+            self.add(f"{kind} {name}: {who} changed its spec")
         if kind == CREDENTIAL.name and old != new:
             self.add(f"{kind} {name}: {who} changed its spec, which leaves the account of the former one")
         if kind in OURS:

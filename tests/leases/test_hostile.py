@@ -107,13 +107,17 @@ SOUND: dict[str, dict[str, Any]] = {
     "apply_dpu_service": {"name": "a", "chart": CHART}, "dpu_service": {"name": "b"},
     "remove_dpu_service": {"name": "b"}, "request_dpu_credential": {"name": "a", "ttl": "10m"},
     "read_dpu_credential": {"name": "b"}, "remove_dpu_credential": {"name": "b"},
+    "connect_dpu_chain": {"name": "a", "switches": [["p0", "pf0"]]}, "dpu_chain": {"name": "b"},
+    "remove_dpu_chain": {"name": "b"}, "create_dpu_network": {"name": "a", "subnet": "10.20.1.0/24"},
+    "dpu_network": {"name": "b"}, "remove_dpu_network": {"name": "b"},
 }  # fmt: skip
 """Method -> arguments with which it works, beside `id`."""
 MADE_UP: dict[str, Any] = {"str": "a", "bool": True, "int": 1, "float": 1.0, "bytes": b"a", "Mapping[str, Any]": {}}
 """Annotation -> what a method that is not in SOUND is given where it has no default."""
 _OF_DPUS = (
     "dpu_services", "dpu_service", "apply_dpu_service", "remove_dpu_service", "dpu_credentials",
-    "request_dpu_credential", "read_dpu_credential", "remove_dpu_credential",
+    "request_dpu_credential", "read_dpu_credential", "remove_dpu_credential", "dpu_chains", "dpu_chain",
+    "connect_dpu_chain", "remove_dpu_chain", "dpu_networks", "dpu_network", "create_dpu_network", "remove_dpu_network",
 )  # fmt: skip
 LEASES = {
     "extend": {"ttl": "10m"}, "heartbeat": {"heartbeat_limit": "10m"},
@@ -124,6 +128,8 @@ NOTHING_THERE = {
     "named",
     "dpu_service",
     "read_dpu_credential",
+    "dpu_chain",
+    "dpu_network",
     "remove_blueprint",
     "remove_budget",
     "remove_credential",
@@ -251,7 +257,11 @@ def known(blueprint, ask, until):
     shop = {"provider": "cloud", "credential": "cloud"}
     blueprint("shop", kind="fake_cloud", config=shop, resource_type="fake_cloud", enabled=False)
     charts = [{"repository": CHART.repository, "name": CHART.name, "versions": [CHART.version]}]
-    blueprint("dpus", kind="fake_activated", config={"provider": "dpus", "charts": charts})
+    blueprint(
+        "dpus",
+        kind="fake_activated",
+        config={"provider": "dpus", "charts": charts, "chains": {}, "networks": ["10.20.0.0/16"]},
+    )
     client = LocalClient(caller(root))
     ids = dict.fromkeys(("job", "job_output", "cancel_job"), client.start_job(first.pk, ["true"]).id)
     ids |= dict.fromkeys(

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_va
 from blueprints.contract import Fields
 from blueprints.dpf import Server
 from blueprints.dpf.phases import LIMIT, LIMITS
-from blueprints.dpuservices import ChartConfig
+from blueprints.dpuservices import ChainConfig, ChartConfig, Ranges, networks_need_chains
 from interfaces.dpu_services.credentials import LONGEST, SHORTEST
 
 _HUGEPAGES = re.compile(r"\Ahugepages=(\d{1,9})\Z")
@@ -57,6 +57,12 @@ class Config(Server):
     charts: tuple[ChartConfig, ...] = Field(
         default=(), max_length=200, description="Charts that owners of leases may install as services on their DPU."
     )
+    chains: ChainConfig | None = Field(
+        default=None, description="Whether owners may connect chains, and what; by default they may not."
+    )
+    networks: Ranges = Field(
+        default=(), max_length=64, description="Ranges of addresses that owners may use for networks of their services."
+    )
     park: Literal["power_off", "wipe", "reimage", "leave"] = Field(
         default="leave",
         description="What is done to a card after its DPU, because DPF lets its system run on: `power_off` or `wipe` "
@@ -94,6 +100,11 @@ class Config(Server):
     def _flavor_can_be_used(self) -> Self:
         if isinstance(self.flavor, str) and not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", self.flavor):
             raise ValueError("flavor: the name of a DPUFlavor has lower-case letters, digits, hyphens and dots.")
+        return self
+
+    @model_validator(mode="after")
+    def _networks_are_of_use(self) -> Self:
+        networks_need_chains(self.networks, self.chains)
         return self
 
     @model_validator(mode="after")

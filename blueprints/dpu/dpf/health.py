@@ -14,7 +14,7 @@ from blueprints.specs import Spec
 
 @kube_told
 def look(spec: Spec, memo: Json) -> Answer:
-    """Read whether DPF reports the DPU as ready, remove services and credentials that are over, and look for drift.
+    """Read whether DPF reports the DPU as ready, remove what was written for leases that are over, and look for drift.
 
     A DPU that is not ready is degraded: its lease stays, and it gets no others. So is one whose objects somebody else
     has changed.
@@ -25,7 +25,7 @@ def look(spec: Spec, memo: Json) -> Answer:
         changed = drift.read(site, spec)
     if not found:
         return Failed(scope=Scope.STEP, code="dpu_gone", message="DPF has no DPU for our DPUSet any more.")
-    told = f"Services and credentials that are over were removed: {', '.join(removed[:10])}." if removed else ""
+    told = f"Services, chains and credentials that are over were removed: {', '.join(removed[:10])}." if removed else ""
     health = _health(found)
     if health.state == "ok" and changed.sentences:
         health = Health(state="degraded", reason=" ".join(changed.sentences))

@@ -16,7 +16,9 @@ from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, o
 from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step, Updates
 from blueprints.dpf import config as server
 from blueprints.dpf import delete_ours, owned
+from blueprints.dpf.chains import CHAINS
 from blueprints.dpf.credentials import KIND as CREDENTIAL
+from blueprints.dpf.networks import IPAM
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.services import KIND as SERVICE
 from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, revocation, updating
@@ -90,7 +92,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
         )
 
     def deactivate(self) -> Plan:
-        """Return the plan that removes the credentials and services of the lease."""
+        """Return the plan that removes the credentials, chains and services of the lease."""
         return (
             Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
             Step(name="services", act=leasing.remove_own, deadline=_LONG),
@@ -101,7 +103,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
         return not (lease.resource.blueprint.config.root or lease.facts.get(leasing.ROOT))
 
     def hand_over(self) -> Plan:
-        """Return the plan that leaves the services to the new owner, but no credential that the former one knows."""
+        """Return the plan that leaves services and chains to the new owner, but no credential."""
         return (
             Step(name="credentials", act=revocation.revoke_own, deadline=_LONG),
             Step(name="services", act=leasing.keep_services),
@@ -148,6 +150,8 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
             "DPUFlavor",
             "DPU",
             *((SERVICE,) if blueprint.config.charts else ()),
+            *(CHAINS.kinds if blueprint.config.chains is not None else ()),
+            *((IPAM,) if blueprint.config.networks else ()),
             *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
         )
         found = server.problems(blueprint, kinds)

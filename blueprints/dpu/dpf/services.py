@@ -9,6 +9,7 @@ from blueprints.dpu.dpf.actions import CLUSTER, kubeconfig_of
 from blueprints.dpu.dpf.connection import Connected, seconds_of
 from blueprints.dpu.dpf.credentials import DpfCredentials
 from blueprints.dpu.dpf.leasing import PROOF
+from blueprints.dpu.dpf.objects import DpfChains, DpfNetworks
 from blueprints.dpuservices import allowed
 from blueprints.kube import (
     POD,
@@ -178,4 +179,6 @@ def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface
         DpfServices(lease, proof), still_mine=still_mine, allowed=allowed(config.charts),
         credentials=DpfCredentials(lease, proof) if config.credentials is not None else None,
         longest=config.credentials.longest if config.credentials is not None else LONGEST,
+        chains=DpfChains(lease, proof, config.chains) if config.chains is not None else None, locks=lease.slot_locks,
+        networks=DpfNetworks(lease, proof, config.networks) if config.networks else None,
     )  # fmt: skip

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from drydock.cli.dpu.chains import add_chains
 from drydock.cli.dpu.credentials import add_credentials
+from drydock.cli.dpu.networks import add_networks
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit import output
 from drydock.cli.toolkit.exits import guarded
@@ -28,6 +30,8 @@ def add_dpu(app: typer.Typer) -> None:
     for name, command in (("apply", apply), ("list", list_), ("show", show), ("remove", remove)):
         services.command(name)(command)
     group.add_typer(services, name="services")
+    add_chains(group)
+    add_networks(group)
     add_credentials(group)
     app.add_typer(group, name="dpu", rich_help_panel="Work")
 
@@ -45,6 +49,10 @@ def apply(
         list[str] | None, typer.Option(metavar="NAME=PORT[/UDP]", help="Port of the service; repeatable.")
     ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label of its pods; repeatable.")] = None,
+    interface: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Network interface of its pods, for a chain to connect; repeatable."),
+    ] = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Create a service, or change the one of this name. The same service again changes nothing.
@@ -53,7 +61,13 @@ def apply(
     """
     there = DpuChart(repository=repository, name=chart, version=version)
     found = o.client().apply_dpu_service(
-        lease, name, chart=there, values=_values(values), ports=_ports(port), labels=o.words(label, "label") or None
+        lease,
+        name,
+        chart=there,
+        values=_values(values),
+        ports=_ports(port),
+        labels=o.words(label, "label") or None,
+        interfaces=interface or (),
     )
     output.emit(found) if as_json else output.line(_line(found))
 
@@ -84,6 +98,7 @@ def show(lease: o.LeaseId, name: Name, *, as_json: o.AsJson = False) -> None:
             ("chart", f"{found.chart.repository}/{found.chart.name} {found.chart.version}"),
             ("ports", " ".join(f"{one.name}={one.port}/{one.protocol}" for one in found.ports)),
             ("labels", dict(found.labels)),
+            ("interfaces", " ".join(found.interfaces)),
             *(("message", one) for one in found.messages),
             ("values", json.dumps(found.values, ensure_ascii=False) if found.values else ""),
         ],

@@ -26,7 +26,7 @@ from drydock.core.logging import hidden, redact
 from interfaces.contract import Interface
 from interfaces.errors import LeaseEnded
 from interfaces.transport import Transport
-from leases import logins
+from leases import logins, slot_locks
 from leases.engine.core import installation
 from leases.engine.core.database import rows
 from leases.models import Debt, FormerConfig, Lease, Resource, ResourceCredential, Run
@@ -342,6 +342,7 @@ def lease_view(
         public_keys=tuple(lease.public_keys),
         parents=held_by(for_lease=lease.pk),
         locks=locks(lease_id=lease.pk),
+        slot_locks=slot_locks.DatabaseSlotLocks(lease.pk),
         until=lease.until,
         active=lease.state != "acquired",
         members=lambda: _group_of(lease),

@@ -50,13 +50,14 @@ def show(who: Caller, lease_id: int, name: str) -> DpuServiceInfo:
 @checked
 def apply(
     who: Caller, lease_id: int, name: str, *, chart: ChartFields, values: Mapping[str, Any] | None = None,
-    ports: Sequence[PortFields] = (), labels: Mapping[str, str] | None = None,
+    ports: Sequence[PortFields] = (), labels: Mapping[str, str] | None = None, interfaces: Sequence[str] = (),
 ) -> DpuServiceInfo:  # fmt: skip
     """Create or change a service, and record an event without its values. Raises what `DpuServices.apply` raises."""
     services = services_of(who, lease_id)
     service = Service(
         name=name, chart=Chart(repository=chart.repository, name=chart.name, version=chart.version), values=values or {},
         ports=tuple(Port(name=one.name, port=one.port, protocol=one.protocol) for one in ports), labels=labels or {},
+        interfaces=tuple(interfaces),
     )  # fmt: skip
     status = services.apply(service)
     what = f"Applied service {service.name}: chart {service.chart.name} {service.chart.version}."
@@ -79,4 +80,5 @@ def _info(status: ServiceStatus, *, values: bool = True) -> DpuServiceInfo:
         name=service.name, state=status.state.value, messages=status.messages, pods=status.pods,
         pods_ready=status.pods_ready, chart=chart, labels=service.labels, values=service.values if values else None,
         ports=tuple(DpuPort(name=one.name, port=one.port, protocol=one.protocol) for one in service.ports),
+        interfaces=service.interfaces,
     )  # fmt: skip
