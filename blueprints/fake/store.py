@@ -35,11 +35,12 @@ _SCHEMA = (
     """CREATE TABLE dpu_credentials (
         key TEXT NOT NULL, lease TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, until TEXT NOT NULL,
         kubeconfig TEXT NOT NULL, shown INTEGER NOT NULL, PRIMARY KEY (lease, name))""",
+    "CREATE TABLE changes (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, tags TEXT NOT NULL)",
     "CREATE TABLE allowed (place TEXT NOT NULL, name TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (place, name))",
 )
 TABLES = (
     "instances", "left_by", "calls", "fired", "holds", "planted", "sold", "settings", "sold_out", "services", "allowed",
-    "dpu_credentials",
+    "dpu_credentials", "changes",
 )  # fmt: skip
 
 

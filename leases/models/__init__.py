@@ -20,6 +20,7 @@ from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
 from leases.models.sync import Finding, ReportedHardware, Sync
 from leases.models.usage import Usage
+from leases.models.watch import ProviderWatch
 
 __all__ = [
     "Agent",
@@ -58,5 +59,6 @@ __all__ = [
     "Stray",
     "Sync",
     "Usage",
+    "ProviderWatch",
     "Worker",
 ]

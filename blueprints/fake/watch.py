@@ -1,0 +1,44 @@
+"""The watch of the fake provider: changes are numbered, and the bookmark is the number of the last one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from blueprints.fake.provider import Provider
+from blueprints.specs import Owned
+from blueprints.watches import Changes, WatchFailed, WatchNews
+from drydock.core import clock
+
+_TURN = 0.05
+_QUIET = 20
+"""Turns without a change after which the bookmark is yielded again."""
+INSTALLATION = "drydock-installation"
+
+
+def follow(provider: Provider, installation: str, bookmark: str) -> Iterator[WatchNews]:
+    """Yield changes of the installation's instances, from a bookmark or a listing."""
+    last, quiet = int(bookmark) if bookmark else None, 0
+    try:
+        while True:
+            found, newest = provider.changes(last or 0)
+            if last is None or newest < last:  # a bookmark from the future of a restored provider
+                last = newest
+                yield Changes(objects=_listed(provider, installation), bookmark=str(last), listed=True)
+                continue
+            for number, key, tags in found:
+                last, quiet = number, 0
+                if (read := json.loads(tags)).get(INSTALLATION) == installation:
+                    yield Changes(objects=(Owned(key=key, tags=read),), bookmark=str(number))
+            quiet += 1
+            if quiet >= _QUIET:
+                quiet = 0
+                yield Changes(bookmark=str(last))
+            clock.sleep(_TURN)
+    except ConnectionError as error:
+        yield WatchFailed(message=str(error), after=0.2, bookmark="" if last is None else str(last))
+
+
+def _listed(provider: Provider, installation: str) -> tuple[Owned, ...]:
+    found = provider.everything()
+    return tuple(Owned(key=one.key, tags=one.tags) for one in found if one.tags.get(INSTALLATION) == installation)
