@@ -1,4 +1,4 @@
-"""What a kind that watches its provider yields. A watch makes steps earlier; nothing depends on it."""
+"""What a kind yields that watches its provider. A watch makes steps and checks earlier; nothing depends on it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,23 @@ class WatchPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Objects that have changed, or that a listing has found. Without objects, only the bookmark has moved."""
+    """Objects that have changed, or may have. Without objects, only the bookmark has moved."""
 
     objects: tuple[Owned, ...] = ()
     bookmark: str = ""
-    """From where the watch resumes. Only the kind can read it. Empty: it begins with a listing."""
+    """From where the watch resumes. Only the kind can read it. Empty: with a listing."""
     listed: bool = False
     """Whether this is the end of a listing."""
+    after: float = 0.0
+    """Seconds until the next news are asked for, if there cannot be any earlier."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchFailed:
-    """A request failed. The watch is opened again from the bookmark after `after` seconds, or later."""
+    """A request failed. The next news are asked for after `after` seconds, and the request is then repeated.
+
+    If the watch ends here, it is opened again, with credentials that are read anew.
+    """
 
     message: str
     after: float

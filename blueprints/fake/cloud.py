@@ -88,6 +88,11 @@ class Cloud(Provider):
         """Let the next poll of the change under way on the instance be the last one, and report it to watches."""
         with self._store.transaction() as db:
             db.execute("UPDATE instances SET polls = 1000000 WHERE key = ?", (key,))
+        self.report(key)
+
+    def report(self, key: str) -> None:
+        """Report to watches that the instance has changed."""
+        with self._store.transaction() as db:
             db.execute("INSERT INTO changes (key, tags) SELECT key, tags FROM instances WHERE key = ?", (key,))
 
     def break_watch(self, message: str) -> None:

@@ -91,6 +91,10 @@ class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists
         """Yield the changes that `blueprints.fake.cloud.Cloud` made."""
         return follow(Provider(place), installation, bookmark)
 
+    def watches_health(self, config: config.Config) -> bool:
+        """Return what the config says."""
+        return config.watch_health
+
     def build(self) -> Plan:
         """Return the plan that reserves, creates, flashes, boots and verifies the instance.
 

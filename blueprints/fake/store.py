@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_VERSION = 6
+_VERSION = 7
 _SCHEMA = (
     """CREATE TABLE instances (
         key TEXT PRIMARY KEY, state TEXT NOT NULL, tags TEXT NOT NULL, token TEXT NOT NULL DEFAULT '',

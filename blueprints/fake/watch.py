@@ -17,26 +17,35 @@ INSTALLATION = "drydock-installation"
 
 
 def follow(provider: Provider, installation: str, bookmark: str) -> Iterator[WatchNews]:
-    """Yield changes of the installation's instances, from a bookmark or a listing."""
-    last, quiet = int(bookmark) if bookmark else None, 0
-    try:
-        while True:
-            found, newest = provider.changes(last or 0)
-            if last is None or newest < last:  # a bookmark from the future of a restored provider
-                last = newest
-                yield Changes(objects=_listed(provider, installation), bookmark=str(last), listed=True)
-                continue
-            for number, key, tags in found:
-                last, quiet = number, 0
-                if (read := json.loads(tags)).get(INSTALLATION) == installation:
-                    yield Changes(objects=(Owned(key=key, tags=read),), bookmark=str(number))
-            quiet += 1
-            if quiet >= _QUIET:
-                quiet = 0
-                yield Changes(bookmark=str(last))
-            clock.sleep(_TURN)
-    except ConnectionError as error:
-        yield WatchFailed(message=str(error), after=0.2, bookmark="" if last is None else str(last))
+    """Yield changes of the installation's instances, from a bookmark or a listing, without end."""
+    last = int(bookmark) if bookmark else None
+    while True:
+        try:
+            for news in _followed(provider, installation, last):
+                last = int(news.bookmark)
+                yield news
+        except ConnectionError as error:
+            yield WatchFailed(message=str(error), after=0.2, bookmark="" if last is None else str(last))
+
+
+def _followed(provider: Provider, installation: str, last: int | None) -> Iterator[Changes]:
+    """Yield changes until the provider fails. Raises ConnectionError."""
+    quiet = 0
+    while True:
+        found, newest = provider.changes(last or 0)
+        if last is None or newest < last:  # a bookmark from the future of a restored provider
+            last = newest
+            yield Changes(objects=_listed(provider, installation), bookmark=str(last), listed=True)
+            continue
+        for number, key, tags in found:
+            last, quiet = number, 0
+            if (read := json.loads(tags)).get(INSTALLATION) == installation:
+                yield Changes(objects=(Owned(key=key, tags=read),), bookmark=str(number))
+        quiet += 1
+        if quiet >= _QUIET:
+            quiet = 0
+            yield Changes(bookmark=str(last))
+        clock.sleep(_TURN)
 
 
 def _listed(provider: Provider, installation: str) -> tuple[Owned, ...]:

@@ -11,7 +11,7 @@ from leases.engine.core import database
 from leases.engine.core.workers import Pulse
 from leases.messaging.broker_watchdog import BrokerWatchdog
 from leases.messaging.messages import DROPPED
-from leases.watching import Watcher
+from leases.messaging.watcher import Watcher
 
 _pulse: Pulse | None = None
 

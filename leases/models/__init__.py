@@ -46,6 +46,7 @@ __all__ = [
     "LeaseGroup",
     "LoginAttempt",
     "Part",
+    "ProviderWatch",
     "Quota",
     "ReportedHardware",
     "Resource",
@@ -59,6 +60,5 @@ __all__ = [
     "Stray",
     "Sync",
     "Usage",
-    "ProviderWatch",
     "Worker",
 ]

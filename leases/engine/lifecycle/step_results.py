@@ -18,8 +18,8 @@ from leases.engine.actions import needs
 from leases.engine.core import specs
 from leases.engine.core.database import failpoint, rows, run, short
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event, take_out_of_service
-from leases.engine.lifecycle import phases, resource_phases
-from leases.engine.records import erasures, evidence, sensors, watches
+from leases.engine.lifecycle import phases, resource_phases, watches
+from leases.engine.records import erasures, evidence, sensors
 from leases.engine.resources import cleanup, failures, provision, retirement, unreachable
 from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
@@ -137,10 +137,7 @@ def leave(run: Run, **columns: Any) -> None:
 
 def _due_after(run: Run, answer: Wait) -> Any:
     """Return when to call a step again that waits: at once if a watched object changed during the call."""
-    after = max(0.0, answer.after)
-    if answer.watched is not None and answer.watched > after and watches.covers(run.resource.blueprint):
-        after = answer.watched
-    return Case(When(woken=True, then=Now()), default=in_(after))
+    return Case(When(woken=True, then=Now()), default=in_(watches.pause(run.resource.blueprint, answer)))
 
 
 def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
