@@ -130,7 +130,7 @@ class Wait:
 
     after: float = 1.0
     watched: float | None = None
-    """Seconds to wait instead while a watch of the kind reports changes; only if every change that matters is watched."""
+    """Seconds to wait instead while watches of the kind work. Set it only if every change that matters is watched."""
     memo: Json = field(default_factory=dict)
     percent: int | None = None
     sentence: str = ""

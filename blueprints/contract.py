@@ -466,8 +466,9 @@ class Watches(ABC):
 
         `blueprint` is one of the blueprints that use the place, with its credentials. Each object has all its tags of
         ours; other objects of which a resource is to be told are yielded with the tags of that resource. The watch
-        begins at the bookmark, or with a listing if it is empty or cannot be used any more. It lists at least every
-        ten minutes, because a restored provider may report nothing, and yields something at least as often.
+        begins at the bookmark, or with a listing if it is empty or cannot be used any more; changes may then have been
+        `missed`. It lists at least every ten minutes, because a restored provider may report nothing, and yields
+        something at least as often.
         """
 
     def watches_health(self, config: Any) -> bool:

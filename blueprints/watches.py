@@ -25,6 +25,8 @@ class Changes:
     """From where the watch resumes. Only the kind can read it. Empty: with a listing."""
     listed: bool = False
     """Whether this is the end of a listing."""
+    missed: bool = False
+    """Whether changes may have been missed, so that anything in the place may have changed, or may be gone."""
     after: float = 0.0
     """Seconds until the next news are asked for, if there cannot be any earlier."""
 

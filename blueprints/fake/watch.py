@@ -35,7 +35,7 @@ def _followed(provider: Provider, installation: str, last: int | None) -> Iterat
         found, newest = provider.changes(last or 0)
         if last is None or newest < last:  # a bookmark from the future of a restored provider
             last = newest
-            yield Changes(objects=_listed(provider, installation), bookmark=str(last), listed=True)
+            yield Changes(bookmark=str(last), listed=True, missed=True)
             continue
         for number, key, tags in found:
             last, quiet = number, 0
@@ -46,8 +46,3 @@ def _followed(provider: Provider, installation: str, last: int | None) -> Iterat
             quiet = 0
             yield Changes(bookmark=str(last))
         clock.sleep(_TURN)
-
-
-def _listed(provider: Provider, installation: str) -> tuple[Owned, ...]:
-    found = provider.everything()
-    return tuple(Owned(key=one.key, tags=one.tags) for one in found if one.tags.get(INSTALLATION) == installation)

@@ -158,7 +158,7 @@ class Watch:
             if isinstance(news, WatchFailed):
                 watches.failed(self.token, news.message, news.bookmark, self._users)
                 return max(news.after, self._pace.next())
-            watches.store(self.token, news)
+            watches.store(self.token, news, self._users)
             self._pace.reset()
             return news.after
         finally:
@@ -199,7 +199,7 @@ def _news_of(
 
 
 def _try(act: Callable[[], None]) -> None:
-    """Call `act`, and log its error. The database connection is closed, because children are forked between two calls."""
+    """Call `act`, and log its error. The connection is closed, because children are forked between two calls."""
     try:
         act()
     except Exception as error:

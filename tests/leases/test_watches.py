@@ -181,7 +181,7 @@ def test_a_kind_that_cannot_read_its_bookmark_begins_with_a_listing(booting, clo
 def test_only_one_worker_watches_and_another_succeeds_it(pool, cloud):
     first = token("one")
     assert watches.take(KEY, "two") is None
-    watches.store(first, Changes(bookmark="5"))
+    watches.store(first, Changes(bookmark="5"), [])
     assert watches.keep([first]) == {first}
     ProviderWatch.objects.update(token_until=PAST)  # its worker was killed
     second = watches.take(KEY, "two")
@@ -189,7 +189,7 @@ def test_only_one_worker_watches_and_another_succeeds_it(pool, cloud):
     assert watches.bookmark(second) == "5"
     assert watches.keep([first]) == set()
     with pytest.raises(TokenLost):
-        watches.store(first, Changes(bookmark="6"))
+        watches.store(first, Changes(bookmark="6"), [])
     with pytest.raises(TokenLost):
         watches.failed(first, "late", None, [])
     watches.release([second])
@@ -213,7 +213,7 @@ def test_a_bookmark_is_stored_with_what_it_brought_or_not_at_all(booting, lost):
     database.hook(strike)
     try:
         with pytest.raises((TokenLost, RuntimeError)):
-            watches.store(here, news)
+            watches.store(here, news, [])
     finally:
         database.hook(None)
     assert not is_due()
@@ -253,7 +253,7 @@ def test_a_change_during_a_call_has_the_step_called_again_at_once(booting):
 
     def strike(point: str) -> None:
         if point == "run.called" and not struck:
-            struck.append(watches.store(here, changed()))
+            struck.append(watches.store(here, changed(), []))
 
     database.hook(strike)
     try:
@@ -267,17 +267,17 @@ def test_a_change_during_a_call_has_the_step_called_again_at_once(booting):
 def test_objects_without_a_valid_proof_wake_nothing(booting):
     here = token()
     Run.objects.update(due_at=LATER)
-    assert watches.store(here, changed(**{installation.PROOF: "0" * 40})) == 0
+    assert watches.store(here, changed(**{installation.PROOF: "0" * 40}), []) == 0
     assert not is_due()
-    assert watches.store(here, changed()) == 1
+    assert watches.store(here, changed(), []) == 1
 
 
 def test_a_run_that_failed_or_waits_for_a_person_is_not_woken(booting):
     here = token()
     Run.objects.update(due_at=LATER, tries=2)
-    assert watches.store(here, changed()) == 0
+    assert watches.store(here, changed(), []) == 0
     Run.objects.update(due_at=None, tries=0, waits_for="operator")
-    assert watches.store(here, changed()) == 0
+    assert watches.store(here, changed(), []) == 0
 
 
 def test_the_rows_of_what_is_not_watched_any_more_are_deleted(pool, blueprint):
@@ -347,7 +347,7 @@ def test_a_healthy_resource_is_checked_after_a_change_only_while_it_is_watched(h
 @pytest.mark.parametrize("columns", [{"failing_since": PAST}, {"token_until": PAST}])
 def test_a_resource_is_checked_as_usual_while_its_watch_is_broken(healthy, cloud, columns):
     here = token()
-    watches.store(here, Changes(bookmark="1", listed=True))
+    watches.store(here, Changes(bookmark="1", listed=True), [])
     settle()
     assert checks(cloud) == 0
     ProviderWatch.objects.update(**columns)
@@ -356,7 +356,7 @@ def test_a_resource_is_checked_as_usual_while_its_watch_is_broken(healthy, cloud
 
 
 def test_a_degraded_resource_is_checked_as_usual(healthy, cloud):
-    watches.store(token(), Changes(bookmark="1", listed=True))
+    watches.store(token(), Changes(bookmark="1", listed=True), [])
     Resource.objects.update(health="degraded")
     settle()
     assert checks(cloud) == 1
@@ -374,7 +374,7 @@ def test_a_worker_watches_and_gives_its_token_back(booting, cloud):
 
 
 def test_a_suspended_installation_watches_nothing_and_keeps_the_bookmark(booting, cloud):
-    watches.store(token(), Changes(bookmark="3", listed=True))
+    watches.store(token(), Changes(bookmark="3", listed=True), [])
     ProviderWatch.objects.update(token=None)
     installation.suspend("A test suspends it.")
     one = Watcher()

@@ -145,7 +145,7 @@ _STORED = """
     WHERE token = %s AND token_until > clock_timestamp()"""
 _RECHECK = """
     UPDATE leases_resource SET changed = TRUE WHERE id = ANY(ARRAY(
-        SELECT id FROM leases_resource WHERE id = ANY(%s) AND state = 'active' AND NOT changed
+        SELECT id FROM leases_resource WHERE {which} AND state = 'active' AND NOT changed
         ORDER BY id FOR NO KEY UPDATE))"""
 # A run in a call is called again after it, because the call may have read the earlier state. One that failed keeps its
 # pause. A run that waits for leases or a person is not due, and stays so.
@@ -155,30 +155,36 @@ _WAKE = """
     FROM (SELECT id FROM leases_run WHERE {which} AND due_at IS NOT NULL AND waits_for = '' AND tries = 0
         ORDER BY id FOR NO KEY UPDATE) f
     WHERE n.id = f.id RETURNING n.id"""
-_OF_RESOURCES = _WAKE.format(which="resource_id = ANY(%s)")
-_OF_BLUEPRINTS = _WAKE.format(
-    which="resource_id IN (SELECT id FROM leases_resource WHERE blueprint_id = ANY(%s) AND gone_at IS NULL)"
+_RESOURCES = (_RECHECK.format(which="id = ANY(%s)"), _WAKE.format(which="resource_id = ANY(%s)"))
+_ALL_OF_BLUEPRINTS = (
+    _RECHECK.format(which="blueprint_id = ANY(%s)"),
+    _WAKE.format(
+        which="resource_id IN (SELECT id FROM leases_resource WHERE blueprint_id = ANY(%s) AND gone_at IS NULL)"
+    ),
 )
 
 
-def store(token: uuid.UUID, news: Changes) -> int:
-    """Make the steps and checks due that these objects concern, and store the bookmark with it.
+def store(token: uuid.UUID, news: Changes, blueprints: Sequence[int]) -> int:
+    """Make the steps and checks due that news concern, and store the bookmark with it. Return the number of steps.
 
-    Return the number of steps. Objects without a valid proof of this installation concern none. Raises TokenLost;
-    nothing is stored then.
+    Objects without a valid proof of this installation concern none. If changes may have been missed, everything of the
+    blueprints that use the place is concerned. Raises TokenLost; nothing is stored then.
     """
+    if news.missed:
+        return _store(token, news, _ALL_OF_BLUEPRINTS, blueprints)
     here = installation.current().short
     proofs = (installation.proven(one.tags, here) for one in news.objects)
-    return _store(token, news, sorted({one.resource for one in proofs if one is not None}))
+    return _store(token, news, _RESOURCES, sorted({one.resource for one in proofs if one is not None}))
 
 
 @short
-def _store(token: uuid.UUID, news: Changes, resources: list[int]) -> int:
-    if resources:
-        run(_RECHECK, (resources,))
-    woken = _woken(_OF_RESOURCES, resources)
+def _store(token: uuid.UUID, news: Changes, concerned: tuple[str, str], ids: Sequence[int]) -> int:
+    recheck, wake = concerned
+    if ids:
+        run(recheck, (list(ids),))
+    woken = _woken(wake, ids)
     failpoint("watch.woken")
-    if not run(_STORED, (news.bookmark, bool(news.objects) and not news.listed, news.listed, token)):
+    if not run(_STORED, (news.bookmark, bool(news.objects), news.listed, token)):
         raise TokenLost
     return woken
 
@@ -209,7 +215,7 @@ def failed(token: uuid.UUID, message: str, bookmark: str | None, blueprints: Seq
     if not found:
         raise TokenLost
     if found[0][0]:
-        _woken(_OF_BLUEPRINTS, blueprints)
+        _woken(_ALL_OF_BLUEPRINTS[1], blueprints)
 
 
 _LIVE = """
