@@ -30,7 +30,7 @@ from blueprints.specs import (
     Spec,
     UnitHost,
 )
-from blueprints.watches import WatchNews, WatchPlace
+from blueprints.watches import Ending, WatchNews, WatchPlace
 from drydock.core.errors import DrydockError, NotSupported
 from interfaces.contract import Interface
 from interfaces.transport import Transport
@@ -461,14 +461,16 @@ class Watches(ABC):
         """Return the places to watch for resources of a blueprint with this config. Calls no provider."""
 
     @abstractmethod
-    def watch(self, blueprint: BlueprintView, place: str, installation: str, bookmark: str) -> Iterator[WatchNews]:
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
         """Yield what happens in a place to objects with the tag `drydock-installation=<installation>`.
 
         `blueprint` is one of the blueprints that use the place, with its credentials. Each object has all its tags of
         ours; other objects of which a resource is to be told are yielded with the tags of that resource. The watch
         begins at the bookmark, or with a listing if it is empty or cannot be used any more; changes may then have been
         `missed`. It lists at least every ten minutes, because a restored provider may report nothing, and yields
-        something at least as often.
+        something at least as often. `ending` ends a call that waits longer than a moment.
         """
 
     def watches_health(self, config: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -44,3 +46,41 @@ class WatchFailed:
 
 
 WatchNews: TypeAlias = Changes | WatchFailed
+
+
+class Ending:
+    """Ends a watch that waits for news, from another thread."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._calls: list[Callable[[], None]] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether `end` was called."""
+        return self._over.is_set()
+
+    def then(self, act: Callable[[], None]) -> None:
+        """Have a function called by `end`, such as one that closes a connection; at once if that was called before."""
+        with self._lock:
+            self._calls.append(act)
+        if self.over:
+            act()
+
+    def end(self) -> None:
+        """End the watch. May be called repeatedly."""
+        self._over.set()
+        with self._lock:
+            calls, self._calls = self._calls, []
+        for act in calls:
+            act()
+
+    def forget(self) -> None:
+        """Call nothing at the end, because the watch has ended by itself."""
+        with self._lock:
+            self._calls = []
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the end, but not longer than this."""
+        self._over.wait(seconds)

@@ -30,7 +30,7 @@ from blueprints.kube import (
     follow,
 )
 from blueprints.specs import BlueprintView, Owned
-from blueprints.watches import Changes, WatchFailed, WatchNews, WatchPlace
+from blueprints.watches import Changes, Ending, WatchFailed, WatchNews, WatchPlace
 
 _DPU = "DPU"
 _ABSENT = "absent"
@@ -57,11 +57,14 @@ def places(config: Server, kinds: Sequence[str]) -> list[WatchPlace]:
     return [WatchPlace(credential=config.credential, name=f"{config.namespace}/{kind}") for kind in kinds]
 
 
-def watch(blueprint: BlueprintView, place: str, installation: str, bookmark: str) -> Iterator[WatchNews]:
+def watch(
+    blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+) -> Iterator[WatchNews]:
     """Yield the changes of the objects of one type, from a bookmark or a listing."""
     namespace, _, kind = place.partition("/")
     try:
         with connect(blueprint.credentials.get(blueprint.config.credential, {})) as cluster:
+            ending.then(cluster.end_watches)
             type_ = find_type(cluster, kind)
             if type_ is None:
                 yield Changes(bookmark=_ABSENT, listed=True, after=_LOOK)

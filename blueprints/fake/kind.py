@@ -38,7 +38,7 @@ from blueprints.fake.provider import Provider
 from blueprints.fake.services import open_services
 from blueprints.fake.watch import follow
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem
-from blueprints.watches import WatchNews, WatchPlace
+from blueprints.watches import Ending, WatchNews, WatchPlace
 from interfaces.dpu_services import DpuServices
 
 
@@ -87,9 +87,11 @@ class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists
         """Return the provider, if the config says so."""
         return [WatchPlace(credential=config.credential, name=config.provider)] if config.watch else []
 
-    def watch(self, blueprint: BlueprintView, place: str, installation: str, bookmark: str) -> Iterator[WatchNews]:
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
         """Yield the changes that `blueprints.fake.cloud.Cloud` made."""
-        return follow(Provider(place), installation, bookmark)
+        return follow(Provider(place), installation, bookmark, ending)
 
     def watches_health(self, config: config.Config) -> bool:
         """Return what the config says."""

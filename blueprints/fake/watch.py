@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from blueprints.fake.provider import Provider
 from blueprints.specs import Owned
-from blueprints.watches import Changes, WatchFailed, WatchNews
-from drydock.core import clock
+from blueprints.watches import Changes, Ending, WatchFailed, WatchNews
 
 _TURN = 0.05
 _QUIET = 20
@@ -16,22 +15,22 @@ _QUIET = 20
 INSTALLATION = "drydock-installation"
 
 
-def follow(provider: Provider, installation: str, bookmark: str) -> Iterator[WatchNews]:
-    """Yield changes of the installation's instances, from a bookmark or a listing, without end."""
+def follow(provider: Provider, installation: str, bookmark: str, ending: Ending) -> Iterator[WatchNews]:
+    """Yield changes of the installation's instances, from a bookmark or a listing, until the end."""
     last = int(bookmark) if bookmark else None
-    while True:
+    while not ending.over:
         try:
-            for news in _followed(provider, installation, last):
+            for news in _followed(provider, installation, last, ending):
                 last = int(news.bookmark)
                 yield news
         except ConnectionError as error:
             yield WatchFailed(message=str(error), after=0.2, bookmark="" if last is None else str(last))
 
 
-def _followed(provider: Provider, installation: str, last: int | None) -> Iterator[Changes]:
+def _followed(provider: Provider, installation: str, last: int | None, ending: Ending) -> Iterator[Changes]:
     """Yield changes until the provider fails. Raises ConnectionError."""
     quiet = 0
-    while True:
+    while not ending.over:
         found, newest = provider.changes(last or 0)
         if last is None or newest < last:  # a bookmark from the future of a restored provider
             last = newest
@@ -45,4 +44,4 @@ def _followed(provider: Provider, installation: str, last: int | None) -> Iterat
         if quiet >= _QUIET:
             quiet = 0
             yield Changes(bookmark=str(last))
-        clock.sleep(_TURN)
+        ending.wait(_TURN)

@@ -1,7 +1,7 @@
 """The threads of a worker's main process that watch providers, so that no pool process is held.
 
 One thread looks for watches without a worker and extends the tokens of ours. Each watch has a thread of its own, which
-may be blocked in a request for minutes. One that has lost its token stores nothing, and ends with its next news.
+may wait for news for minutes. One that has lost its token stores nothing, and ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blueprints import registry
 from blueprints.contract import Watches
 from blueprints.models import Blueprint
 from blueprints.specs import BlueprintView
-from blueprints.watches import WatchFailed, WatchNews
+from blueprints.watches import Ending, WatchFailed, WatchNews
 from drydock.core.logging import about, hidden
 from leases.engine.core import database, installation, specs
 from leases.engine.core.workers import own_name
@@ -43,13 +43,13 @@ class Watcher:
 
     def __init__(self) -> None:
         self.name = own_name()
-        self._watches: dict[Key, Watch] = {}
+        self._watches: dict[Key, WatchThread] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="drydock-watches", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Stop, and give the tokens back. Threads that are blocked in a request end with the process."""
+        """Stop, and give the tokens back."""
         self._over.set()
         self._thread.join(5)
 
@@ -76,9 +76,11 @@ class Watcher:
                 one.stop()
                 watches.release([one.token])
                 del self._watches[key]
+            else:
+                one.users = wanted[key]
         for key in wanted:
             if key not in self._watches and len(self._watches) < MOST and (token := watches.take(key, self.name)):
-                self._watches[key] = Watch(key, token)
+                self._watches[key] = WatchThread(key, token)
 
 
 @dataclass
@@ -99,21 +101,22 @@ class _KindFailed(Exception):
     """The kind raised an exception, perhaps because it cannot read its bookmark."""
 
 
-class Watch:
+class WatchThread:
     """A thread that watches one place under a token, and stores what happens there."""
 
     def __init__(self, key: Key, token: uuid.UUID) -> None:
         self.key, self.token = key, token
-        self._users: list[int] = []
+        self.users: list[int] = []
+        """The ids of the blueprints that use the place."""
         self._pace = _Pace()
-        self._stopped = threading.Event()
+        self._ending = Ending()
         name = f"drydock-watch-{key.kind}-{key.place}"
         self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end with its next news."""
-        self._stopped.set()
+        """Let the thread end."""
+        self._ending.end()
 
     def is_alive(self) -> bool:
         """Return whether the thread still runs."""
@@ -126,7 +129,7 @@ class Watch:
     def _follow(self) -> None:
         """Open the watch again and again, until it is stopped or its token is lost."""
         with about(watch=f"{self.key.kind} {self.key.place}".strip()):
-            while not self._stopped.is_set():
+            while not self._ending.over:
                 try:
                     self._open()
                 except TokenLost:
@@ -135,30 +138,44 @@ class Watch:
                     self._failed(error)
                 finally:
                     connection.close()
-                self._stopped.wait(self._pace.next())
+                self._ending.wait(self._pace.next())
 
     def _open(self) -> None:
         """Open the watch with what is configured now, and store its news until it ends. Raises TokenLost."""
         kind, users = registry.kind(self.key.kind), watches.wanted().get(self.key)
         if not isinstance(kind, Watches) or not users:
             raise TokenLost
-        self._users = users
+        self.users = users
         view = specs.blueprint_view(Blueprint.objects.get(pk=users[0]), secrets=True)
         start, here = watches.bookmark(self.token), installation.current().short
         connection.close()
-        with hidden(view.credentials), closing(_news_of(kind, view, self.key.place, here, start)) as found:
+        with hidden(view.credentials), closing(self._news(kind, view, here, start)) as found:
             for news in found:
-                if self._stopped.is_set():
+                if self._ending.over:
                     return
-                self._stopped.wait(self._store(news))
+                self._ending.wait(self._store(news))
+
+    def _news(self, kind: Watches, view: BlueprintView, here: str, start: str) -> Generator[WatchNews, None, None]:
+        """Yield the news of a kind. Raises _KindFailed for what the kind raises."""
+        news = None
+        try:
+            news = iter(kind.watch(view, self.key.place, here, start, self._ending))
+            while (one := next(news, None)) is not None:
+                yield one
+        except Exception as error:
+            raise _KindFailed(f"{type(error).__name__}: {error}") from error
+        finally:
+            self._ending.forget()
+            if isinstance(news, Generator):
+                news.close()
 
     def _store(self, news: WatchNews) -> float:
         """Store news. Return the seconds to wait before the next ones."""
         try:
             if isinstance(news, WatchFailed):
-                watches.failed(self.token, news.message, news.bookmark, self._users)
+                watches.failed(self.token, news.message, news.bookmark, self.users)
                 return max(news.after, self._pace.next())
-            watches.store(self.token, news, self._users)
+            watches.store(self.token, news, self.users)
             self._pace.reset()
             return news.after
         finally:
@@ -175,27 +192,11 @@ class Watch:
         log.error("The watch failed.", exc_info=error)
         try:
             bookmark = "" if isinstance(error, _KindFailed) else None
-            watches.failed(self.token, str(error) or type(error).__name__, bookmark, self._users)
+            watches.failed(self.token, str(error) or type(error).__name__, bookmark, self.users)
         except TokenLost:
             self.stop()
         except Exception as further:
             log.warning("The error of the watch could not be stored: %s", further)
-
-
-def _news_of(
-    kind: Watches, view: BlueprintView, place: str, installation: str, bookmark: str
-) -> Generator[WatchNews, None, None]:
-    """Yield the news of a kind. Raises _KindFailed for what the kind raises, and closes its connections at the end."""
-    news = None
-    try:
-        news = iter(kind.watch(view, place, installation, bookmark))
-        while (one := next(news, None)) is not None:
-            yield one
-    except Exception as error:
-        raise _KindFailed(f"{type(error).__name__}: {error}") from error
-    finally:
-        if isinstance(news, Generator):
-            news.close()
 
 
 def _try(act: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The life of a DPU whose steps are called because watches report changes: without them, they would wait for minutes."""
+"""The life of a DPU whose steps are called because watches report changes; without that, they wait for minutes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leases.engine.lifecycle import release, watches
 from leases.engine.lifecycle.watches import Key
 from leases.engine.resources import retirement
 from leases.messaging.inline import settle
-from leases.messaging.watcher import Watch
+from leases.messaging.watcher import WatchThread
 from leases.models import ProviderWatch, Resource, Run
 from leases.reasons import Reason
 from tests.dpus.api import SET
@@ -23,14 +23,14 @@ from tests.leases.conftest import owner as owner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LATER = "2100-01-01T00:00Z"
-WATCHED = ("DPU", "DPUSet", "DPUNode", "DPUNodeMaintenance")
+WATCHED = ("BFB", "DPU", "DPUSet", "DPUNode", "DPUNodeMaintenance")
 """The types that change in this test. The watches of others are stored as if they worked."""
 
 
 @pytest.fixture
 def watch(dpf: object) -> Iterator[Callable[[], None]]:
     """Begin to watch what changes in this test, and wait until everything has been listed."""
-    begun: list[Watch] = []
+    begun: list[WatchThread] = []
 
     def begin() -> None:
         wanted = watches.wanted()
@@ -38,7 +38,7 @@ def watch(dpf: object) -> Iterator[Callable[[], None]]:
         stand_in = {"bookmark": "-", "listed_at": clock.now(), "token_until": LATER}
         for key in wanted:
             if key.place.partition("/")[2] in WATCHED:
-                begun.append(Watch(key, _token(key)))
+                begun.append(WatchThread(key, _token(key)))
             else:
                 ProviderWatch.objects.filter(kind=key.kind, place=key.place).update(token=uuid.uuid4(), **stand_in)
         _reached(lambda: not ProviderWatch.objects.filter(listed_at=None).exists())
@@ -47,7 +47,7 @@ def watch(dpf: object) -> Iterator[Callable[[], None]]:
     for one in begun:
         one.stop()
     for one in begun:
-        one.join(150)  # the server sends a bookmark at least every minute
+        one.join(20)
         assert not one.is_alive()
 
 

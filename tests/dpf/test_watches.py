@@ -16,7 +16,7 @@ from blueprints.dpu.dpf.kind import Dpf
 from blueprints.dpu.dpf_cluster.kind import DpfCluster
 from blueprints.dpu.dpf_image.kind import DpfImage
 from blueprints.specs import BlueprintView
-from blueprints.watches import Changes, WatchFailed, WatchNews
+from blueprints.watches import Changes, Ending, WatchFailed, WatchNews
 from drydock.core import clock
 from tests.kube.double import Double, double, status
 
@@ -70,7 +70,7 @@ def heard(server: Double, kind: str, count: int, start: str = "") -> list[WatchN
     view = BlueprintView(
         id=1, name="dpus", kind="dpf", generation=1, config=config, credentials={"dpf": secrets}
     )  # fmt: skip
-    news = Dpf().watch(view, f"{NAMESPACE}/{kind}", OURS, start)
+    news = Dpf().watch(view, f"{NAMESPACE}/{kind}", OURS, start, Ending())
     found = list(itertools.islice(news, count))
     news.close()  # type: ignore[attr-defined]
     return found

@@ -11,18 +11,27 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from typer.testing import CliRunner
 
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake
+from blueprints.models import Credential
 from blueprints.specs import Owned
 from blueprints.watches import Changes, WatchFailed
+from drydock.cli.program import app
+from drydock.cli.toolkit import options
 from drydock.core import clock
 from leases.engine.core import database, installation
+from leases.engine.core.database import rows
 from leases.engine.lifecycle import runner, watches
 from leases.engine.lifecycle.watches import Key, TokenLost
+from leases.local import LocalClient
 from leases.messaging.inline import settle
-from leases.messaging.watcher import Watch, Watcher
+from leases.messaging.watcher import Watcher, WatchThread
 from leases.models import ProviderWatch, Resource, Run
+from leases.operations import credentials
+from leases.operations.callers import caller
+from leases.reports.figures import FIGURES
 from tests.settings import DATABASE
 from tests.workers import Worker
 
@@ -54,12 +63,12 @@ def booting(pool: Any, ask: Any, cloud: Cloud) -> Run:
 
 
 @pytest.fixture
-def follow() -> Iterator[Callable[..., Watch]]:
+def follow() -> Iterator[Callable[..., WatchThread]]:
     """Watch in a thread under a token, until the end of the test."""
-    begun: list[Watch] = []
+    begun: list[WatchThread] = []
 
-    def begin(name: str = "here") -> Watch:
-        begun.append(Watch(KEY, token(name)))
+    def begin(name: str = "here") -> WatchThread:
+        begun.append(WatchThread(KEY, token(name)))
         return begun[-1]
 
     yield begin
@@ -390,7 +399,7 @@ def test_a_suspended_installation_watches_nothing_and_keeps_the_bookmark(booting
 def test_a_kind_whose_watch_always_fails_is_told_and_asked_less_and_less(pool, follow, monkeypatch, news, caplog):
     opened: list[str] = []
 
-    def watch(self: Fake, view: Any, place: str, installation: str, bookmark: str) -> Iterator[Any]:
+    def watch(self: Fake, view: Any, place: str, installation: str, bookmark: str, ending: Any) -> Iterator[Any]:
         opened.append(bookmark)
         if news == "raises":
             raise OSError("the kind is confused")
@@ -402,6 +411,26 @@ def test_a_kind_whose_watch_always_fails_is_told_and_asked_less_and_less(pool, f
     reached(lambda: here._pace.seconds >= 4)
     assert len(opened) <= 4
     assert not watches._live()
+
+
+def test_operators_see_what_is_watched_with_a_credential(django_user_model, monkeypatch):
+    root = caller(django_user_model.objects.create_superuser("root"))
+    monkeypatch.setattr(options, "client", lambda *_: LocalClient(root))
+    Credential.objects.create(name="vendor", secrets={"key": "x"})
+    later = clock.now() + dt.timedelta(hours=1)
+    of = {"kind": "dpf", "credential": "vendor", "started_at": clock.now(), "listed_at": clock.now()}
+    ProviderWatch.objects.create(**of, place="ns/DPU", token_until=later, worker="w1:7")
+    ProviderWatch.objects.create(**of, place="ns/DPUSet", token_until=PAST, worker="w2:8", message="No route.")
+    ProviderWatch.objects.create(**of, place="ns/DPUNode", token_until=later, worker="w3:9", failing_since=PAST)
+    works, fails, lost = credentials.get(root, "vendor").watches
+    assert [one.place for one in (works, fails, lost)] == ["ns/DPU", "ns/DPUNode", "ns/DPUSet"]
+    assert (works.worker, works.event_at, works.message) == ("w1:7", None, "")
+    assert (lost.worker, lost.since, lost.message) == ("", None, "No route."), "its token has expired"
+    shown = CliRunner().invoke(app, ["credentials", "show", "vendor"]).output
+    assert "ns/DPUSet" in shown
+    assert "No route." in shown
+    (figure,) = (one for one in FIGURES if one.name == "watches")
+    assert sorted(rows(str(figure.sql))) == [("dpf", "failing", 1), ("dpf", "unwatched", 1), ("dpf", "working", 1)]
 
 
 @pytest.mark.slow

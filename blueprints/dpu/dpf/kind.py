@@ -37,7 +37,7 @@ from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem
-from blueprints.watches import WatchNews, WatchPlace
+from blueprints.watches import Ending, WatchNews, WatchPlace
 from interfaces.dpu_services import DpuServices
 
 _LONG = 7 * 86_400.0
@@ -160,9 +160,11 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
         """Return the types of objects that steps wait for, or that a check reads."""
         return watches.places(config, _WATCHED)
 
-    def watch(self, blueprint: BlueprintView, place: str, installation: str, bookmark: str) -> Iterator[WatchNews]:
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
         """Yield the changes of the objects of one type."""
-        return watches.watch(blueprint, place, installation, bookmark)
+        return watches.watch(blueprint, place, installation, bookmark, ending)
 
     def watches_health(self, config: schema.Config) -> bool:
         """Return whether a check does nothing at a certain time: it ends credentials that have expired."""

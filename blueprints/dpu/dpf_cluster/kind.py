@@ -21,7 +21,7 @@ from blueprints.dpu.dpf_cluster import config as schema
 from blueprints.kube import Dialect, KubeError, Object, connect
 from blueprints.matching import Match, misses
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
-from blueprints.watches import WatchNews, WatchPlace
+from blueprints.watches import Ending, WatchNews, WatchPlace
 
 _LONG = 86_400.0
 MATCHES = (Match("cluster", "=", "cluster"), Match("manager", "=", "manager"))
@@ -111,9 +111,11 @@ class DpfCluster(Kind, Builds, Registers, Discovers, Checks, Lists, Updates, Wat
         """Return the DPUClusters of the namespace."""
         return watches.places(config, (clusters.KIND,))
 
-    def watch(self, blueprint: BlueprintView, place: str, installation: str, bookmark: str) -> Iterator[WatchNews]:
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
         """Yield the changes of DPUClusters of ours. Those of others have no proof, and are polled."""
-        return watches.watch(blueprint, place, installation, bookmark)
+        return watches.watch(blueprint, place, installation, bookmark, ending)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used, has DPF, and has the fields of the cluster to build."""

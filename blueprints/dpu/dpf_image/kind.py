@@ -13,7 +13,7 @@ from blueprints.dpu.dpf_image import actions
 from blueprints.dpu.dpf_image import config as schema
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
-from blueprints.watches import WatchNews, WatchPlace
+from blueprints.watches import Ending, WatchNews, WatchPlace
 
 
 class DpfImage(Kind, Builds, Checks, Lists, Watches):
@@ -61,9 +61,11 @@ class DpfImage(Kind, Builds, Checks, Lists, Watches):
         """Return the BFBs of the namespace."""
         return watches.places(config, ("BFB",))
 
-    def watch(self, blueprint: BlueprintView, place: str, installation: str, bookmark: str) -> Iterator[WatchNews]:
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
         """Yield the changes of BFBs of ours."""
-        return watches.watch(blueprint, place, installation, bookmark)
+        return watches.watch(blueprint, place, installation, bookmark, ending)
 
     def watches_health(self, config: schema.Config) -> bool:
         """Return True: a check reads the BFB only."""
