@@ -14,7 +14,7 @@ from leases.engine.lifecycle.watches import Key
 from leases.engine.resources import retirement
 from leases.messaging.inline import settle
 from leases.messaging.watcher import WatchThread
-from leases.models import ProviderWatch, Resource, Run
+from leases.models import Lease, ProviderWatch, Resource, Run
 from leases.reasons import Reason
 from tests.dpus.api import SET
 from tests.leases.conftest import _database as _database
@@ -80,8 +80,13 @@ def test_each_step_of_an_installation_and_a_removal_is_due_when_its_objects_chan
         site.double.tick()
         clock.sleep(0.1)
 
+    def said() -> list[object]:
+        resources = Resource.objects.values("name", "blueprint__name", "state", "message")
+        runs = Run.objects.values("resource__name", "phase", "step", "sentence", "due_at", "tries")
+        return [*Lease.objects.values("type", "state", "message"), *resources, *runs, *ProviderWatch.objects.values()]
+
     def until(row, **columns):
-        end = clock.monotonic() + 200
+        end = clock.monotonic() + 240
         while any(getattr(row, name) != value for name, value in columns.items()):
             assert clock.monotonic() < end, list(Run.objects.values("step", "sentence", "due_at"))
             turn()
