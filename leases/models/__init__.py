@@ -18,9 +18,8 @@ from leases.models.resource import Capacity, Part, Resource, ResourceCredential,
 from leases.models.run import Run
 from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
-from leases.models.sync import Finding, ReportedHardware, Sync
+from leases.models.sync import Finding, ProviderWatch, ReportedHardware, Sync
 from leases.models.usage import Usage
-from leases.models.watch import ProviderWatch
 
 __all__ = [
     "Agent",

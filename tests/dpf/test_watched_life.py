@@ -88,7 +88,7 @@ def test_each_step_of_an_installation_and_a_removal_is_due_when_its_objects_chan
     def until(row, **columns):
         end = clock.monotonic() + 240
         while any(getattr(row, name) != value for name, value in columns.items()):
-            assert clock.monotonic() < end, list(Run.objects.values("step", "sentence", "due_at"))
+            assert clock.monotonic() < end, said()
             turn()
             row.refresh_from_db()
 

@@ -63,13 +63,12 @@ def _kinds() -> list[str]:
 
 
 def keys_of(blueprint: Blueprint) -> list[Key]:
-    """Return what a blueprint's kind watches; nothing if its config cannot be read."""
-    kind = registry.kind(blueprint.kind)
-    if not isinstance(kind, Watches):
-        return []
+    """Return what a blueprint's kind watches; nothing if its config cannot be read, or the kind is not installed."""
     try:
-        config = specs.config(blueprint.kind, blueprint.config)
+        kind, config = registry.kind(blueprint.kind), specs.config(blueprint.kind, blueprint.config)
     except DrydockError:
+        return []
+    if not isinstance(kind, Watches):
         return []
     return [Key(blueprint.kind, one.credential, one.name) for one in kind.watched(config)]
 
@@ -249,7 +248,9 @@ def seldom_checked() -> list[int]:
 
 
 def _reports_health(blueprint: Blueprint, live: set[Key]) -> bool:
-    keys, kind = keys_of(blueprint), registry.kind(blueprint.kind)
-    if not keys or not isinstance(kind, Watches) or not live.issuperset(keys):
+    keys = keys_of(blueprint)
+    if not keys or not live.issuperset(keys):
         return False
+    kind = registry.kind(blueprint.kind)
+    assert isinstance(kind, Watches)
     return kind.watches_health(specs.config(blueprint.kind, blueprint.config))
