@@ -353,6 +353,17 @@ def test_a_healthy_resource_is_checked_after_a_change_only_while_it_is_watched(h
     assert checks(cloud) == 3, "once a day it is checked all the same"
 
 
+def test_changes_are_checked_at_most_once_in_each_interval(healthy, cloud):
+    here = token()
+    for number in range(3):
+        watches.store(here, changed(), [])
+        settle()
+        assert checks(cloud) == 1, number
+    make_due()
+    settle()
+    assert checks(cloud) == 2
+
+
 @pytest.mark.parametrize("columns", [{"failing_since": PAST}, {"token_until": PAST}])
 def test_a_resource_is_checked_as_usual_while_its_watch_is_broken(healthy, cloud, columns):
     here = token()
