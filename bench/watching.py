@@ -222,15 +222,15 @@ def _blueprint(server: ApiServer) -> Iterator[int]:
 def _add(server: ApiServer, blueprint: int, count: int) -> None:
     """Add resources, each with its DPU, whose checks fall due within one interval."""
     from bench import population
-    from leases.engine.core import installation
+    from blueprints.kube import proof_labels
+    from leases.engine.core import specs
     from leases.engine.core.database import run
     from leases.models import Resource
 
     known = set(Resource.objects.filter(blueprint=blueprint).values_list("pk", flat=True))
     population.resources(blueprint, "dpu", count, slots=1)
-    here = installation.current()
-    for pk in Resource.objects.filter(blueprint=blueprint).exclude(pk__in=known).values_list("pk", flat=True):
-        server.write(f"dpu-{pk}", installation.tags(here.short, here.epoch_of("r", pk), pk))
+    for row in Resource.objects.filter(blueprint=blueprint).exclude(pk__in=known).select_related("blueprint"):
+        server.write(f"dpu-{row.pk}", proof_labels(specs.tags(row)))
     run(
         "UPDATE leases_resource SET attributes = '{}', traits = '{}', check_at = now() + random() * %s * interval '1 s'"
         " WHERE blueprint_id = %s AND check_at IS NULL",
@@ -262,7 +262,7 @@ def _wait(what: Any) -> None:
 
 def _latencies(server: ApiServer, changes: int) -> tuple[float, float]:
     """Return the medians of the seconds until a step is due after a change, and until a bare watch has heard of it."""
-    from blueprints.kube import Changed, connect, find_type, follow
+    from blueprints.kube import Changed, Pause, connect, find_type, follow
     from leases.models import Resource, Run
 
     row = Resource.objects.filter(blueprint__name="bench-dpf").order_by("pk")[0]
@@ -275,6 +275,8 @@ def _latencies(server: ApiServer, changes: int) -> tuple[float, float]:
 
     def listen() -> None:
         for one in news:
+            if isinstance(one, Pause):
+                return
             if isinstance(one, Changed):
                 heard.put(time.perf_counter())
 
@@ -302,12 +304,17 @@ def _labels(server: ApiServer, name: str) -> dict[str, str]:
 
 
 def _idle(server: ApiServer, seconds: float) -> float:
-    """Sweep for some time, in which every DPU is checked twice without a watch. Return the requests in a minute."""
+    """Sweep for some time, in which every DPU is checked twice without a watch. Return the requests in a minute.
+
+    The check that follows the creation of a DPU does not count.
+    """
     from leases.messaging.inline import settle
+    from leases.models import Resource
 
     settle()
     time.sleep(1.0)
     settle()
+    Resource.objects.update(changed=False)
     before, end = server.requests.total(), time.monotonic() + seconds
     while time.monotonic() < end:
         settle()

@@ -270,6 +270,7 @@ class Cluster:
             ("timeoutSeconds", str(max(1, round(timeout)))),
         ] + ([("labelSelector", labels)] if labels else [])  # fmt: skip
         request = self._request("watch", type_, "", namespace)
+        self._refuse_ended()
         stream = self._transport.stream(
             type_.path(namespace), query=query, deadline=self._deadline, idle=timeout + self._deadline
         )
@@ -279,11 +280,14 @@ class Cluster:
         """Read a document of the server, such as `/apis` or `/openapi/v2`."""
         return self._read(Request(verb="get", resource=path, where=self.where), path, most=MOST_DOCUMENT, seconds=60.0)
 
+    def _refuse_ended(self) -> None:
+        if self._ended:
+            raise ApiUnavailable(f"The watch at {self.where} was ended.")
+
     def _events(self, stream: Lines, request: Request) -> Generator[Event, None, None]:
         self._watches.add(stream)
         try:
-            if self._ended:
-                raise ApiUnavailable(f"The watch at {self.where} was ended.")
+            self._refuse_ended()
             if stream.status != 200:
                 body = stream.body(deadline=self._deadline, most=MOST_OBJECT)
                 raise failure(Reply(stream.status, stream.headers, body), request)

@@ -170,7 +170,12 @@ class WatchThread:
                 news.close()
 
     def _store(self, news: WatchNews) -> float:
-        """Store news. Return the seconds to wait before the next ones."""
+        """Store news. Return the seconds to wait before the next ones.
+
+        The database connection stays open after a change, because others often follow, and opening one takes longer
+        than all the rest. While nothing happens it is closed.
+        """
+        quiet = isinstance(news, WatchFailed) or not news.objects
         try:
             if isinstance(news, WatchFailed):
                 watches.failed(self.token, news.message, news.bookmark, self.users)
@@ -179,7 +184,8 @@ class WatchThread:
             self._pace.reset()
             return news.after
         finally:
-            connection.close()  # children are forked between two calls, and the next news may take minutes
+            if quiet:
+                connection.close()
 
     def _failed(self, error: Exception) -> None:
         """Log an unexpected error, and store it if the database can be reached.
