@@ -69,7 +69,21 @@ def measure(extent: Extent, folder: Path, results: Path) -> None:
 
 
 def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
-    from bench import cycle, fleet, hanging, hardware, imaging, latency, metal, peers, provisioning, scale, trees, web
+    from bench import (
+        cycle,
+        fleet,
+        hanging,
+        hardware,
+        imaging,
+        latency,
+        metal,
+        peers,
+        provisioning,
+        scale,
+        trees,
+        watching,
+        web,
+    )
     from bench.installation import prepare
 
     owner, blueprint = prepare(max_resources=None, min_ready=0)
@@ -86,6 +100,7 @@ def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
     yield from provisioning.figures(owner, machines=max(5, extent.history // 2000), times=extent.times)
     yield from metal.figures(owner, machines=max(5, extent.history // 2000), boots=max(1, extent.times // 10))
     yield from imaging.figures(mib=max(16, extent.history // 1000))
+    yield from watching.figures(dpus=max(10, extent.history // 10_000), changes=extent.times, seconds=extent.seconds)
     yield from fleet.figures(offers=max(20, extent.history // 50), machines=max(20, extent.history // 200))
 
 

@@ -129,6 +129,8 @@ class Wait:
     """The step is not done yet. It is called again after `after` seconds with `memo`, which is committed first."""
 
     after: float = 1.0
+    watched: float | None = None
+    """Seconds to wait instead while watches of the kind work. Set it only if every change that matters is watched."""
     memo: Json = field(default_factory=dict)
     percent: int | None = None
     sentence: str = ""

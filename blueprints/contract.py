@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -30,6 +30,7 @@ from blueprints.specs import (
     Spec,
     UnitHost,
 )
+from blueprints.watches import Ending, WatchNews, WatchPlace
 from drydock.core.errors import DrydockError, NotSupported
 from interfaces.contract import Interface
 from interfaces.transport import Transport
@@ -446,6 +447,39 @@ class Lists(ABC):
         May omit objects that are being deleted. Raises if the objects cannot be listed now. `destroy` must be able to
         destroy each object with only its `key` and `facts`.
         """
+
+
+class Watches(ABC):
+    """The kind can watch its provider, so that steps that wait for a change of an object are called soon after it.
+
+    Drydock runs one watch for each kind, credential and place. A step whose `Wait` has `watched` is polled less often
+    while the watches work. Without a watch, or if it misses a change, the step is still called when it is due.
+    """
+
+    @abstractmethod
+    def watched(self, config: Any) -> Sequence[WatchPlace]:
+        """Return the places to watch for resources of a blueprint with this config. Calls no provider."""
+
+    @abstractmethod
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
+        """Yield what happens in a place to objects with the tag `drydock-installation=<installation>`.
+
+        `blueprint` is one of the blueprints that use the place, with its credentials. Each object has all its tags of
+        ours; other objects of which a resource is to be told are yielded with the tags of that resource. The watch
+        begins at the bookmark, or with a listing if it is empty or cannot be used any more; changes may then have been
+        `missed`. It lists at least every ten minutes, because a restored provider may report nothing, and yields
+        something at least as often. `ending` ends a call that waits longer than a moment.
+        """
+
+    def watches_health(self, config: Any) -> bool:
+        """Return whether a health check finds nothing that the watches do not report first.
+
+        If so, a healthy resource is checked after each reported change and once a day while the watches work, so that
+        the number of requests does not depend on the number of resources.
+        """
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

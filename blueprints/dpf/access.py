@@ -35,6 +35,8 @@ from drydock.core import clock
 _KNOWN_FOR = 86_400.0
 """Seconds for which a dialect is used before it is read again."""
 _PAUSE = 2.0
+SELDOM = 600.0
+"""Seconds between two calls of a step while every object that it waits for is watched."""
 _UNAVAILABLE = "unavailable_since"
 INSTALLATION = "drydock-installation"
 """The label of all objects that an installation has created."""
@@ -145,7 +147,10 @@ def kube_told(act: Act) -> Act:
 
 
 def delete_ours(kind: str) -> Act:
-    """Return the act that deletes the object of a kind of the spec's resource, and waits until it does not exist."""
+    """Return the act that deletes the object of a kind of the spec's resource, and waits until it does not exist.
+
+    The kind of the resource must watch these objects.
+    """
 
     @kube_told
     def deleted(spec: Spec, memo: Json) -> Answer:
@@ -154,7 +159,7 @@ def delete_ours(kind: str) -> Act:
         if left is None:
             return Ready()
         kept = f" It is kept by the finalizers {', '.join(left.finalizers)}." if left.finalizers else ""
-        return Wait(after=_PAUSE, memo=memo, sentence=f"{kind} {left.name} is being deleted.{kept}")
+        return Wait(after=_PAUSE, watched=SELDOM, memo=memo, sentence=f"{kind} {left.name} is being deleted.{kept}")
 
     return deleted
 
@@ -174,7 +179,9 @@ def owned(blueprint: BlueprintView, installation: str, kinds: Sequence[str]) -> 
             for one in cluster.list(dialect.type(kind), config.namespace, labels=f"{INSTALLATION}={installation}")
             if not one.deleting
         }
-    return [
-        Owned(key=name, tags={key: value for key, value in one.labels.items() if key.startswith(_TAGS)})
-        for name, one in sorted(found.items())
-    ]
+    return [Owned(key=name, tags=tags_of(one)) for name, one in sorted(found.items())]
+
+
+def tags_of(one: Object) -> dict[str, str]:
+    """Return the labels of ours of an object."""
+    return {key: value for key, value in one.labels.items() if key.startswith(_TAGS)}

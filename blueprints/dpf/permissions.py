@@ -12,15 +12,19 @@ from blueprints.dpf.cards import uses_devices
 from blueprints.kube import NODE, SECRET, Dialect, Json, Rule, role
 
 _LIST = ("list",)
-_OURS = ("get", "list", "create", "delete")
-"""The verbs for objects that Drydock creates. It reads them by name, and lists them by label to find orphans."""
+_OURS = ("get", "list", "watch", "create", "delete")
+"""The verbs for objects that Drydock creates.
+
+It reads them by name, lists them by label to find orphans, and watches them.
+"""
 _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dpf": {
-        "DPUSet": (*_OURS, "patch"), "DPUFlavor": _OURS, "BFB": ("get",), "DPU": ("get", "list", "patch", "delete"),
-        "DPUCluster": ("get",),
-        "DPUDevice": _LIST, "DPUNode": ("get", "list", "patch"), "DPUNodeMaintenance": ("get", "patch"),
-        "DPUService": ("get", "list", "create", "patch", "delete"),
-        "DPUServiceCredentialRequest": ("get", "list", "create", "patch", "delete"),
+        "DPUSet": (*_OURS, "patch"), "DPUFlavor": _OURS, "BFB": ("get",), "DPUCluster": ("get",),
+        "DPU": ("get", "list", "watch", "patch", "delete"),
+        "DPUDevice": _LIST, "DPUNode": ("get", "list", "watch", "patch"),
+        "DPUNodeMaintenance": ("get", "list", "watch", "patch"),
+        "DPUService": (*_OURS, "patch"),
+        "DPUServiceCredentialRequest": (*_OURS, "patch"),
         "DPUServiceChain": _OURS, "DPUServiceInterface": _OURS, "DPUServiceIPAM": _OURS, "DPUServiceNAD": _OURS,
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},

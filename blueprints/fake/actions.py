@@ -222,7 +222,10 @@ def _progress(spec: Spec, memo: Json, found: Instance | None, polls: int) -> Ans
     if not found.polls:
         return Ready()
     percent = 100 * found.polls // (polls + 1)
-    return Wait(after=spec.config.poll_seconds, memo=memo, percent=percent, sentence=_state(found))
+    seldom = spec.config.watched_seconds if spec.config.watch else None
+    return Wait(
+        after=spec.config.poll_seconds, watched=seldom, memo=memo, percent=percent, sentence=_state(found)
+    )  # fmt: skip
 
 
 def _switched(spec: Spec, power: str) -> Answer:

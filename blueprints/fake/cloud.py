@@ -91,6 +91,30 @@ class Cloud(Provider):
             values = (json.dumps(seen), lease, noun, name)
             db.execute("UPDATE dpu_objects SET seen = ? WHERE lease = ? AND noun = ? AND name = ?", values)
 
+    def complete(self, key: str) -> None:
+        """Let the next poll of the change under way on the instance be the last one, and report it to watches."""
+        with self._store.transaction() as db:
+            db.execute("UPDATE instances SET polls = 1000000 WHERE key = ?", (key,))
+        self.report(key)
+
+    def report(self, key: str) -> None:
+        """Report to watches that the instance has changed."""
+        with self._store.transaction() as db:
+            db.execute("INSERT INTO changes (key, tags) SELECT key, tags FROM instances WHERE key = ?", (key,))
+
+    def break_watch(self, message: str) -> None:
+        """Let watches of this provider fail with a message, or work again if it is empty."""
+        with self._store.transaction() as db:
+            db.execute("DELETE FROM settings WHERE key = 'watch:'")
+            if message:
+                db.execute("INSERT INTO settings VALUES ('watch:', 'broken', ?)", (message,))
+
+    def restore(self) -> None:
+        """Forget all changes, as a provider does that is restored to an earlier state."""
+        with self._store.transaction() as db:
+            db.execute("DELETE FROM changes")
+            db.execute("DELETE FROM sqlite_sequence WHERE name = 'changes'")
+
     def kill(self, key: str) -> None:
         """Make the instance fail. It stays listed, and its next check reports it dead."""
         with self._store.transaction() as db:

@@ -83,6 +83,9 @@ class Config(Fields):
     clean_polls: int = Field(default=0, ge=0, description="Number of polls in the step wipe, with a rising percentage.")
     disks: int = Field(default=0, ge=0, le=64, description="Number of disks whose erasure the step wipe reports.")
     poll_seconds: float = Field(default=0.1, ge=0, description="Seconds between two polls.")
+    watch: bool = Field(default=False, description="Watch the provider, and poll less often meanwhile.")
+    watch_health: bool = Field(default=False, description="Check after changes, and seldom otherwise, during a watch.")
+    watched_seconds: float = Field(default=30.0, ge=0, description="Seconds between two polls during a watch.")
     lacks: tuple[Literal["powers", "reboots", "resizes", "retypes", "tags", "consoles", "acts"], ...] = Field(
         default=(), description="Capabilities that these machines lack."
     )

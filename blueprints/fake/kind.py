@@ -7,7 +7,7 @@ fault plan in the blueprint's config. `blueprints.fake.cloud.Cloud` is the provi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from blueprints.answers import NeededLease
@@ -28,6 +28,7 @@ from blueprints.contract import (
     Report,
     Reports,
     Updates,
+    Watches,
 )
 from blueprints.fake import actions, config, drafts, openers
 from blueprints.fake.acts import FakeActs
@@ -35,11 +36,13 @@ from blueprints.fake.faults import NeedLeases, carrier_of, step
 from blueprints.fake.machine import Machine
 from blueprints.fake.provider import Provider
 from blueprints.fake.services import open_services
+from blueprints.fake.watch import follow
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem
+from blueprints.watches import Ending, WatchNews, WatchPlace
 from interfaces.dpu_services import DpuServices
 
 
-class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists, Checks, Updates):
+class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists, Checks, Updates, Watches):
     """A resource without any steps per lease, for the fastest tests."""
 
     name: ClassVar[str] = "fake"
@@ -79,6 +82,20 @@ class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists
             for one in Provider(blueprint.config.provider).everything()
             if one.tags.get("drydock-installation") == installation
         ]
+
+    def watched(self, config: config.Config) -> Sequence[WatchPlace]:
+        """Return the provider, if the config says so."""
+        return [WatchPlace(credential=config.credential, name=config.provider)] if config.watch else []
+
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
+        """Yield the changes that `blueprints.fake.cloud.Cloud` made."""
+        return follow(Provider(place), installation, bookmark, ending)
+
+    def watches_health(self, config: config.Config) -> bool:
+        """Return what the config says."""
+        return config.watch_health
 
     def build(self) -> Plan:
         """Return the plan that reserves, creates, flashes, boots and verifies the instance.

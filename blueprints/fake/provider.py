@@ -141,6 +141,18 @@ class Provider:
             _bury(db, key, polls)
             return _instance(db, key) is None
 
+    def changes(self, after: int) -> tuple[list[tuple[int, str, str]], int]:
+        """Return the changes after one of them, as (number, key, tags), and the number of the newest change.
+
+        Raises ConnectionError if watches are broken.
+        """
+        with self._store.transaction() as db:
+            if broken := db.execute("SELECT value FROM settings WHERE key = 'watch:'").fetchone():
+                raise ConnectionError(broken["value"])
+            newest = db.execute("SELECT coalesce(max(id), 0) FROM changes").fetchone()[0]
+            found = db.execute("SELECT id, key, tags FROM changes WHERE id > ? ORDER BY id", (after,))
+            return [tuple(row) for row in found], newest
+
     def leave(self, key: str, lease: str, what: str) -> None:
         """Add an account, a key or a file to the instance, on behalf of a lease."""
         with self._call(f"leave_{what}", key) as db:

@@ -38,11 +38,12 @@ _SCHEMA = (
     """CREATE TABLE dpu_objects (
         key TEXT NOT NULL, lease TEXT NOT NULL, noun TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL,
         definition TEXT NOT NULL, seen TEXT NOT NULL, PRIMARY KEY (lease, noun, name))""",
+    "CREATE TABLE changes (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, tags TEXT NOT NULL)",
     "CREATE TABLE allowed (place TEXT NOT NULL, name TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (place, name))",
 )
 TABLES = (
     "instances", "left_by", "calls", "fired", "holds", "planted", "sold", "settings", "sold_out", "services", "allowed",
-    "dpu_credentials", "dpu_objects",
+    "dpu_credentials", "dpu_objects", "changes",
 )  # fmt: skip
 
 

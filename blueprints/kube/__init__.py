@@ -19,7 +19,7 @@ only, and cel-python in `cel` only, both when they are used.
 from blueprints.kube.cluster import MANAGER, Cluster, connect
 from blueprints.kube.comparison import dropped
 from blueprints.kube.credential import Credential, read
-from blueprints.kube.dialect import DPF_GROUPS, Dialect, KnownType, dialect, dialect_of_crds, read_dialect
+from blueprints.kube.dialect import DPF_GROUPS, Dialect, KnownType, dialect, dialect_of_crds, find_type, read_dialect
 from blueprints.kube.errors import (
     AnswerInvalid,
     ApiUnavailable,
@@ -112,6 +112,7 @@ __all__ = [
     "dialect_of_crds",
     "dropped",
     "ensure",
+    "find_type",
     "follow",
     "has_labels",
     "label_value",

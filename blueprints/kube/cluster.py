@@ -16,6 +16,7 @@ from blueprints.kube.comparison import dropped
 from blueprints.kube.credential import Credential, Source, read
 from blueprints.kube.errors import (
     AnswerInvalid,
+    ApiUnavailable,
     FieldsDropped,
     KubeError,
     LibraryMissing,
@@ -53,6 +54,8 @@ class Cluster:
 
     def __init__(self, transport: Transport, *, deadline: float = DEADLINE) -> None:
         self._transport, self._deadline = transport, deadline
+        self._watches: set[Lines] = set()
+        self._ended = False
 
     def __enter__(self) -> Self:
         """Return the cluster itself."""
@@ -67,6 +70,12 @@ class Cluster:
     def close(self) -> None:
         """Close the connection."""
         self._transport.close()
+
+    def end_watches(self) -> None:
+        """End all watches, now and later; each then raises ApiUnavailable. May be called by another thread."""
+        self._ended = True
+        for stream in tuple(self._watches):
+            stream.close()
 
     @property
     def where(self) -> str:
@@ -261,6 +270,7 @@ class Cluster:
             ("timeoutSeconds", str(max(1, round(timeout)))),
         ] + ([("labelSelector", labels)] if labels else [])  # fmt: skip
         request = self._request("watch", type_, "", namespace)
+        self._refuse_ended()
         stream = self._transport.stream(
             type_.path(namespace), query=query, deadline=self._deadline, idle=timeout + self._deadline
         )
@@ -270,8 +280,14 @@ class Cluster:
         """Read a document of the server, such as `/apis` or `/openapi/v2`."""
         return self._read(Request(verb="get", resource=path, where=self.where), path, most=MOST_DOCUMENT, seconds=60.0)
 
+    def _refuse_ended(self) -> None:
+        if self._ended:
+            raise ApiUnavailable(f"The watch at {self.where} was ended.")
+
     def _events(self, stream: Lines, request: Request) -> Generator[Event, None, None]:
+        self._watches.add(stream)
         try:
+            self._refuse_ended()
             if stream.status != 200:
                 body = stream.body(deadline=self._deadline, most=MOST_OBJECT)
                 raise failure(Reply(stream.status, stream.headers, body), request)
@@ -279,6 +295,7 @@ class Cluster:
                 if line.strip():
                     yield self._event(parsed(line, self.where), request)
         finally:
+            self._watches.discard(stream)
             stream.close()
 
     def _event(self, found: Json, request: Request) -> Event:

@@ -174,10 +174,21 @@ def read_dialect(cluster: Cluster, groups: Sequence[str] = DPF_GROUPS) -> Dialec
 
     Reads megabytes (`/openapi/v2`), so keep it: read it at a check, daily, and after a refusal that names fields.
     """
+    resources = _offered(cluster, groups)
+    return with_defaults(dialect(resources, cluster.document("/openapi/v2")), tuple(bundled().values()))
+
+
+def find_type(cluster: Cluster, kind: str, groups: Sequence[str] = DPF_GROUPS) -> ObjectType | None:
+    """Return the type of a kind in some groups of a server, without its fields; None if the server does not have it."""
+    found = (type_ for listed in _offered(cluster, groups) for type_, _ in _types(listed))
+    return next((one for one in found if one.kind == kind), None)
+
+
+def _offered(cluster: Cluster, groups: Sequence[str]) -> list[Json]:
+    """Return the lists of resources of some groups and of the core group."""
     offered = _preferred(cluster.document("/apis"))
     resources = [_resources(cluster, "api/v1")]
-    resources += [_resources(cluster, f"apis/{offered[group]}") for group in groups if group in offered]
-    return with_defaults(dialect(resources, cluster.document("/openapi/v2")), tuple(bundled().values()))
+    return resources + [_resources(cluster, f"apis/{offered[group]}") for group in groups if group in offered]
 
 
 def dialect(resources: Sequence[Json], openapi: Json) -> Dialect:

@@ -56,6 +56,8 @@ class Listed:
     """Whether a new listing begins. What earlier pages said then does not count."""
     bookmark: Bookmark | None
     """Set on the last page."""
+    missed: bool = False
+    """Whether changes may have been missed since the bookmark before, because the server could not go on from there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +133,11 @@ class Follower:
         """Take a page of the listing."""
         first, self._begun, self._failures = not self._begun, bool(page.more), 0
         self._more = page.more
+        missed = self._mark is None or _is_older(page.resource_version, self._mark.resource_version)
         if page.more:
-            return Listed(objects=page.items, first=first, bookmark=None)
+            return Listed(objects=page.items, first=first, bookmark=None, missed=missed)
         self._mark = Bookmark(resource_version=page.resource_version, listed_at=now)
-        return Listed(objects=page.items, first=first, bookmark=self._mark)
+        return Listed(objects=page.items, first=first, bookmark=self._mark, missed=missed)
 
     def received(self, event: Event) -> Changed | Marked:
         """Take an event of the watch."""
@@ -169,6 +172,11 @@ class Follower:
         if isinstance(error, CredentialRefused | RequestForbidden):
             wait = max(wait, _REFUSED_PAUSE)
         return Pause(seconds=wait, error=error)
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is older than one that was seen before, as after the restore of a server."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def follow(

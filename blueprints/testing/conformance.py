@@ -15,6 +15,7 @@ from typing import Any
 from blueprints.testing.acting import Acting
 from blueprints.testing.declared import Declared
 from blueprints.testing.drafting import Drafting
+from blueprints.testing.following import Following
 from blueprints.testing.hooks import Outside
 from blueprints.testing.leasing import Leasing
 from blueprints.testing.leftovers import Leftovers
@@ -25,7 +26,7 @@ from blueprints.testing.phases import applies
 from blueprints.testing.watching import Watching
 
 
-class KindConformance(Declared, Drafting, Offering, Making, Leasing, Leftovers, Watching, Operating, Acting):
+class KindConformance(Declared, Drafting, Offering, Making, Leasing, Leftovers, Watching, Following, Operating, Acting):
     """The suite. Subclass it under a name that begins with Test, set `kind`, and implement the hooks."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

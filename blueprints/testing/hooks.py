@@ -127,6 +127,10 @@ class Hooks:
         """Make the resource degraded, but usable, from outside. Return False if the kind reports no health."""
         return False
 
+    def touch(self, resource: ResourceView) -> bool:
+        """Change an object of the resource from outside. Return False if the config lets nothing be watched."""
+        return False
+
     def power_of(self, resource: ResourceView) -> str:
         """Return "on" or "off", as seen from outside. Required for Powers."""
         raise NotImplementedError

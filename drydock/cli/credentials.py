@@ -62,7 +62,7 @@ def _health(info: CredentialInfo) -> str:
 
 @guarded
 def show(credential: Name, *, as_json: o.AsJson = False) -> None:
-    """Show a credential without its secrets: the capabilities of its clouds, and the state of its polls."""
+    """Show a credential without its secrets: the capabilities of its clouds, and the state of its polls and watches."""
     _tell(o.client().credential(credential), as_json)
 
 
@@ -81,6 +81,13 @@ def _tell(info: CredentialInfo, as_json: bool) -> None:
         ]
         output.line()
         output.table(("read", "place", "last", "found", "next", "last error"), rows)
+    if info.watches:
+        watched = [
+            (w.place, w.worker, *(output.ago(at) or "never" for at in (w.since, w.event_at, w.listed_at)), w.message)
+            for w in info.watches
+        ]
+        output.line()
+        output.table(("watched", "by worker", "since", "last change", "last listing", "error"), watched)
     return None
 
 

@@ -26,6 +26,7 @@ from drydock_client.values.offers import (
     PriceInfo,
     ReaderInfo,
     ReadingInfo,
+    WatchInfo,
 )
 from drydock_client.values.resources import (
     ActInfo,
@@ -129,6 +130,7 @@ __all__ = [
     "UserInfo",
     "Verdict",
     "WaitingInfo",
+    "WatchInfo",
     "Workers",
     "WorkloadInfo",
     "from_json",

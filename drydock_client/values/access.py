@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from drydock_client.values.offers import ReaderInfo, ReadingInfo
+from drydock_client.values.offers import ReaderInfo, ReadingInfo, WatchInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class CredentialInfo:
     """A credential. `fields` contains the names of its secrets, whose values are never shown.
 
     `used_by` contains the blueprints whose config names the credential, `readers` the kinds that poll offers and status
-    with it, and `readings` the state of these polls.
+    with it, `readings` the state of these polls, and `watches` what is watched with it.
     """
 
     id: int
@@ -110,3 +110,4 @@ class CredentialInfo:
     used_by: tuple[str, ...] = ()
     readers: tuple[ReaderInfo, ...] = ()
     readings: tuple[ReadingInfo, ...] = ()
+    watches: tuple[WatchInfo, ...] = ()

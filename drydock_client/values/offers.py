@@ -115,6 +115,25 @@ class ReadingInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WatchInfo:
+    """A watch of a place at a provider, by which steps are called soon after a change. Without it, they are polled."""
+
+    kind: str
+    place: str
+    worker: str
+    """The worker that watches; empty if there is none."""
+    since: dt.datetime | None
+    """Since when the worker has watched."""
+    event_at: dt.datetime | None
+    """When a change was last reported."""
+    listed_at: dt.datetime | None
+    """When a listing last ended."""
+    failing_since: dt.datetime | None
+    message: str
+    """The reason why the watch fails; empty if it works."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReaderInfo:
     """A kind that polls providers with a credential.
 

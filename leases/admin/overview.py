@@ -24,7 +24,7 @@ from drydock.core import clock
 from leases.admin.toolkit import equivalent_commands, html, live_regions, panels
 from leases.engine.core import installation
 from leases.engine.core.database import rows
-from leases.models import Authorization, Event, Failure, Lease, Resource, Run, Stray, Sync, Worker
+from leases.models import Authorization, Event, Failure, Lease, ProviderWatch, Resource, Run, Stray, Sync, Worker
 from leases.operations import attention
 from leases.reports import condition
 from leases.states import LeaseState, ResourceState
@@ -157,6 +157,8 @@ _NEEDS: tuple[tuple[tuple[str, str], Callable[[], QuerySet[Any]], Callable[[], s
      lambda: list_address("authorization", state__exact="requested")),
     (("account poll is failing", "account polls are failing"), lambda: Reading.objects.filter(attention.FAILING),
      lambda: f"{reverse('admin:blueprints_reading_changelist')}?{urlencode({'attention': 'failing'})}"),
+    (("watch is failing", "watches are failing"), lambda: ProviderWatch.objects.filter(attention.WATCH_FAILING),
+     lambda: list_address("providerwatch", attention="failing")),
     (("discovery is failing", "discoveries are failing"), lambda: Sync.objects.filter(attention.NOT_DISCOVERED),
      lambda: list_address("sync", attention="failing")),
     (("place reports things that are already other resources", "places report things that are already other resources"),

@@ -18,7 +18,7 @@ from leases.admin.toolkit import columns, html, panels, search
 from leases.admin.toolkit.actions import Action, FormData, MessageForm
 from leases.admin.toolkit.base import RecordAdmin
 from leases.admin.toolkit.equivalent_commands import Equivalent, declared
-from leases.admin.toolkit.filters import DiscoveryAttention, StillRemembered
+from leases.admin.toolkit.filters import DiscoveryAttention, StillRemembered, WatchAttention
 from leases.admin.toolkit.panels import Panel
 from leases.models import (
     Capacity,
@@ -36,6 +36,7 @@ from leases.models import (
     LeaseGroup,
     LoginAttempt,
     Part,
+    ProviderWatch,
     ReportedHardware,
     ResourceCredential,
     ResourceIdentity,
@@ -301,6 +302,24 @@ class SyncAdmin(RecordAdmin):
     seen = columns.time("last success", "seen_at")
     applied = columns.time("last stored report", "applied_at")
     due = columns.time("next discovery", "due_at")
+    says = columns.text("error", "message")
+
+
+@admin.register(ProviderWatch)
+class ProviderWatchAdmin(RecordAdmin):
+    """The admin of watches: who watches what at which provider, what was heard last, or why that fails."""
+
+    list_display = ("kind", "place", "credential", "worker", "since", "changed", "listed", "says")
+    list_filter = (WatchAttention, "kind")
+    search_fields = ("kind", "credential", "place", "worker", "message")
+    ordering = ("kind", "credential", "place")
+    fields = ("kind", "place", "credential", "worker", "since", "until", "changed", "listed", "failing", "message")
+
+    since = columns.time("watched since", "started_at")
+    until = columns.time("worker's token ends", "token_until")
+    changed = columns.time("last change", "event_at")
+    listed = columns.time("last listing", "listed_at")
+    failing = columns.time("failing since", "failing_since")
     says = columns.text("error", "message")
 
 

@@ -11,10 +11,13 @@ from leases.engine.core import database
 from leases.engine.core.workers import Pulse
 from leases.messaging.broker_watchdog import BrokerWatchdog
 from leases.messaging.messages import DROPPED
+from leases.messaging.watcher import Watcher
 
 _pulse: Pulse | None = None
 
 _watch: BrokerWatchdog | None = None
+
+_watcher: Watcher | None = None
 
 
 @worker_process_init.connect
@@ -30,11 +33,13 @@ def _leave_the_end_to_the_parent(**_: Any) -> None:
 @worker_ready.connect
 def _begin(sender: Any = None, **_: Any) -> None:
     """Start the heartbeat and the watchdog, after the children are forked and the worker accepts tasks."""
-    global _pulse, _watch
+    global _pulse, _watch, _watcher
     database.forget_draining()
     queues = sorted(sender.app.amqp.queues.consume_from)
     _pulse = _pulse or Pulse(queues, DROPPED.report)
     _watch = _watch or BrokerWatchdog(queues, sender.pool.num_processes)
+    if "steps" in queues:
+        _watcher = _watcher or Watcher()
 
 
 @worker_shutting_down.connect
@@ -45,10 +50,12 @@ def _ending(**_: Any) -> None:
 
 @worker_shutdown.connect
 def _end(**_: Any) -> None:
-    """Stop the watchdog and the heartbeat, after the current steps have finished."""
-    global _pulse, _watch
+    """Stop the watches, the watchdog and the heartbeat, after the current steps have finished."""
+    global _pulse, _watch, _watcher
+    if _watcher is not None:
+        _watcher.end()
     if _watch is not None:
         _watch.end()
     if _pulse is not None:
         _pulse.end()
-    _pulse = _watch = None
+    _pulse = _watch = _watcher = None

@@ -18,7 +18,7 @@ from leases.models.resource import Capacity, Part, Resource, ResourceCredential,
 from leases.models.run import Run
 from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
-from leases.models.sync import Finding, ReportedHardware, Sync
+from leases.models.sync import Finding, ProviderWatch, ReportedHardware, Sync
 from leases.models.usage import Usage
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "LeaseGroup",
     "LoginAttempt",
     "Part",
+    "ProviderWatch",
     "Quota",
     "ReportedHardware",
     "Resource",

@@ -104,6 +104,8 @@ class Resource(models.Model):
 
     observed = models.CharField(max_length=32, blank=True, default="", db_default="")
     observed_at = models.DateTimeField(null=True, blank=True)
+    changed = models.BooleanField(default=False, db_default=False, editable=False)
+    """A watch has reported a change of it since its last health check began."""
     power = models.CharField(max_length=16, blank=True, default="", db_default="")
     power_wanted = models.CharField("requested power", max_length=16, blank=True, default="", db_default="")
     power_at = models.DateTimeField(null=True, blank=True)

@@ -52,6 +52,8 @@ class Run(models.Model):
     token_until = models.DateTimeField(null=True, blank=True)
     in_call = models.BooleanField("call in progress", default=False, db_default=False)
     """True if a call was begun and its answer is not applied yet, so that the call may have taken effect."""
+    woken = models.BooleanField(default=False, db_default=False)
+    """True if a watched object has changed since the call began, so that the call may have read its earlier state."""
     tries = models.PositiveIntegerField("attempts", default=0, db_default=0)
     step_since = models.DateTimeField(null=True, blank=True)
     uninterruptible = models.BooleanField(default=False, db_default=False)

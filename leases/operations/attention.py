@@ -16,7 +16,20 @@ from leases.agents.administration import problem
 from leases.engine.placement.budget_check import dollars
 from leases.engine.resources import failures
 from leases.lifecycle import LAST_ON_MACHINE
-from leases.models import Agent, Authorization, Debt, Event, Failure, Installation, Lease, Resource, Run, Stray, Sync
+from leases.models import (
+    Agent,
+    Authorization,
+    Debt,
+    Event,
+    Failure,
+    Installation,
+    Lease,
+    ProviderWatch,
+    Resource,
+    Run,
+    Stray,
+    Sync,
+)
 from leases.operations import costs, infos
 from leases.operations.callers import Caller, own_leases
 from leases.reasons import Reason
@@ -48,6 +61,9 @@ OUTDATED = Q(IN_USE, state="active", gone_at=None, generation__lt=F("blueprint__
 FAILING = ~Q(message="")
 FOUND_TWICE = ~Q(conflicts=[]) & Q(blueprint__enabled=True, blueprint__removed_at=None)
 NOT_DISCOVERED = FAILING & Q(blueprint__enabled=True, blueprint__removed_at=None)
+WATCH_FAILING_AFTER = dt.timedelta(minutes=5)
+"""How long a watch may fail before operators are told. Meanwhile, steps are polled."""
+WATCH_FAILING = Q(failing_since__lt=Now() - WATCH_FAILING_AFTER)
 TROUBLED_AGENT = Q(revoked_at=None, blueprint__enabled=True, blueprint__removed_at=None) & (
     Q(silent_since__isnull=False)
     | Q(clock_off_since__isnull=False)
@@ -80,8 +96,8 @@ def undecided() -> Q:
 def needed(who: Caller) -> list[Attention]:
     """Return everything that needs the caller's attention, most urgent first. Owners see only their own items."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
-        _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _updates, _leases, _readings, _discoveries,
-        _agents, _conflicts, _orphans, _remembered, _switched_off, _asked, _budgets,
+        _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _updates, _leases, _readings, _watches,
+        _discoveries, _agents, _conflicts, _orphans, _remembered, _switched_off, _asked, _budgets,
     )  # fmt: skip
     return [one for sort in sorts for one in sort(who)]
 
@@ -300,6 +316,17 @@ def _readings(who: Caller) -> Iterator[Attention]:
         yield _about(
             "reading_failed", "credential", row.credential, row.seen_at, f"{row.kind}, {where}: {row.message}",
             f"drydock credentials show {row.credential.name}",
+        )  # fmt: skip
+
+
+def _watches(who: Caller) -> Iterator[Attention]:
+    """Yield one item for each watch that fails. Nothing is lost but time, because steps are polled instead."""
+    if not who.operator:
+        return
+    for row in ProviderWatch.objects.filter(WATCH_FAILING).order_by("failing_since", "id")[:AT_MOST]:
+        yield Attention(
+            what="watch_failed", kind="credential", id=None, name=row.credential, since=row.failing_since,
+            message=f"{row.kind}, {row.place}: {row.message}", mend=f"drydock credentials show {row.credential}".strip(),
         )  # fmt: skip
 
 

@@ -19,11 +19,12 @@ from blueprints.models import Blueprint, Credential, Reading
 from drydock.core import clock
 from drydock.core.crypto import Undecryptable
 from drydock.core.errors import Conflict, InvalidRequest, NotFound
-from drydock_client.values import CredentialInfo, ReaderInfo, ReadingInfo, ResourceInfo
+from drydock_client.values import CredentialInfo, ReaderInfo, ReadingInfo, ResourceInfo, WatchInfo
 from leases.engine.catalogue.poll_schedule import reads
 from leases.engine.core.transitions import lock_resource, record_event
 from leases.engine.resources import provision
 from leases.messaging import hints
+from leases.models import ProviderWatch
 from leases.operations import resources
 from leases.operations.callers import Caller, operator_only
 from leases.validation import input_checks
@@ -90,17 +91,21 @@ def _named(row: Blueprint) -> set[str]:
 
 
 def _infos(found: Sequence[Credential], *, able: bool) -> list[CredentialInfo]:
-    users, read_with = _users(), polls_of(found)
-    return [_info(row, users.get(row.name, ()), read_with.get(row.pk, ()), able) for row in found]
+    users, read_with, watched = _users(), polls_of(found), watches_of(found)
+    return [
+        _info(row, users.get(row.name, ()), read_with.get(row.pk, ()), watched.get(row.name, ()), able) for row in found
+    ]
 
 
 def _info(
-    row: Credential, users: Sequence[Blueprint], read_with: tuple[ReadingInfo, ...], able: bool
-) -> CredentialInfo:
+    row: Credential, users: Sequence[Blueprint], read_with: tuple[ReadingInfo, ...], watched: tuple[WatchInfo, ...],
+    able: bool,
+) -> CredentialInfo:  # fmt: skip
     kinds = [*(one.kind for one in users), *(one.kind for one in read_with)]
     return CredentialInfo(
         id=row.pk, name=row.name, fields=_fields(row), note=row.note, created_at=row.created_at,
         used_by=tuple(one.name for one in users), readers=pollers(kinds, able=able), readings=read_with,
+        watches=watched,
     )  # fmt: skip
 
 
@@ -238,6 +243,23 @@ def _poll_info(row: Reading) -> ReadingInfo:
         kind=row.kind, what=row.what, place=row.place, seen_at=row.seen_at,
         age=None if row.seen_at is None else clock.now() - row.seen_at, due_at=row.due_at, found=row.found,
         message=row.message,
+    )  # fmt: skip
+
+
+def watches_of(accounts: Sequence[Credential]) -> dict[str, tuple[WatchInfo, ...]]:
+    """Return a mapping from the name of a credential to the watches with it, ordered by kind and place."""
+    found: dict[str, list[WatchInfo]] = {}
+    names = [one.name for one in accounts]
+    for row in ProviderWatch.objects.filter(credential__in=names).order_by("kind", "place"):
+        found.setdefault(row.credential, []).append(_watch_info(row))
+    return {name: tuple(those) for name, those in found.items()}
+
+
+def _watch_info(row: ProviderWatch) -> WatchInfo:
+    works = row.token_until is not None and row.token_until > clock.now()
+    return WatchInfo(
+        kind=row.kind, place=row.place, worker=row.worker if works else "", since=row.started_at if works else None,
+        event_at=row.event_at, listed_at=row.listed_at, failing_since=row.failing_since, message=row.message,
     )  # fmt: skip
 
 

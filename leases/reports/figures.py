@@ -228,6 +228,13 @@ FIGURES = (
         " WHERE a.revoked_at IS NULL AND b.removed_at IS NULL AND w.so GROUP BY 1, 2",
     ),
     Figure(
+        name="watches", labels=("kind", "state"),
+        says="Watches of places at providers by kind and state: working, failing, or without a worker (unwatched).",
+        sql="SELECT kind, CASE WHEN failing_since IS NOT NULL THEN 'failing'"
+        " WHEN coalesce(token_until, '-infinity') < clock_timestamp() THEN 'unwatched' ELSE 'working' END, count(*)"
+        " FROM leases_providerwatch GROUP BY 1, 2",
+    ),
+    Figure(
         name="workers", says="Workers that are alive.", labels=(), given=("lost_worker_seconds",),
         sql="SELECT count(*) FROM leases_worker WHERE seen_at > clock_timestamp() - %s * interval '1 s'",
     ),

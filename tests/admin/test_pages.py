@@ -42,6 +42,7 @@ from leases.models import (
     LeaseGroup,
     LoginAttempt,
     Part,
+    ProviderWatch,
     Quota,
     ReportedHardware,
     Resource,
@@ -168,6 +169,7 @@ def many(lease, count):
         Worker.objects.create(name=f"w{n}")
         Token.objects.create(user=lease.owner, name=f"t{n}", digest=f"{SECRET}{n}", tail="abcd", expires_at=Now())
         sync = Sync.objects.create(blueprint=blueprints[n], message="it is silent")
+        ProviderWatch.objects.create(kind="dpf", credential=f"k{n}", place=f"ns/{n}", message="it is silent")
         ResourceIdentity.objects.create(resource=things[n], namespace="serial:x", value=f"S{n}")
         ResourceCredential.objects.create(resource=things[n], secrets={"password": SECRET})
         Finding.objects.create(resource=things[n], sync=sync)
@@ -312,7 +314,7 @@ def test_nothing_that_a_user_gave_becomes_markup(site, lease):
     RememberedError.objects.update(message=HOSTILE, key=HOSTILE, code=HOSTILE)
     Credential.objects.update(note=HOSTILE)
     Authorization.objects.update(note=HOSTILE)
-    for model in (Sync, Search, Stray, Debt):
+    for model in (Sync, Search, Stray, Debt, ProviderWatch):
         model.objects.update(message=HOSTILE)
     Token.objects.update(name=HOSTILE[:63])
     Group.objects.update(name=HOSTILE)

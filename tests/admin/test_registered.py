@@ -31,6 +31,7 @@ from leases.models import (
     LeaseEvidence,
     LoginAttempt,
     Part,
+    ProviderWatch,
     ReportedHardware,
     Resource,
     ResourceCredential,
@@ -50,7 +51,7 @@ BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
     SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, ResourceCredential, Agent, AgentOrder,
     JoinCode, ReportedHardware, LeaseEvidence, ErasureRecord, Console, ConsoleAttachment, ConsoleInput, ConsoleOutput,
-    SensorReport, LoginAttempt, FormerConfig,
+    SensorReport, LoginAttempt, FormerConfig, ProviderWatch,
 )  # fmt: skip
 
 

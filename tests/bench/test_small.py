@@ -26,6 +26,7 @@ SECTIONS = {
     "statements of a report of 8 GPUs, none changed", "PUT hardware, nothing changed",
     "1000 agents, each reporting every 60 s",
     "5 BMCs checked at once", "1000 idle machines, each checked every 60 s",
+    "change of a DPU -> its step is due, p50", "requests of 10 idle DPUs, watched",
     "the agent: downloaded, hashed, written and read back",
     "statements of a listing of 2 machines that all changed", "CPU of a listing of 2 machines, all changed",
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from blueprints.specs import Spec
 from blueprints.testing.conformance import KindConformance
 from blueprints.testing.driver import Driver
 from blueprints.testing.rules import ContractBroken, called
+from blueprints.watches import Changes, WatchNews
 from drydock.core import clock
 from interfaces.command.fake import FakeCommand
 from tests.blueprints.fake_bench import FakeBench
@@ -49,6 +50,25 @@ def _create_anew(spec: Spec, memo: Json) -> Answer:
     name = f"{spec.resource.key}-{next(_numbers)}"
     Provider(spec.config.provider).create(name, token="", tags=spec.tags, offer="", generation=1)
     return Ready(facts={"name": name})
+
+
+class _ForgetsBookmark(Fake):
+    def watch(self, *given: Any) -> Iterator[WatchNews]:
+        for news in super().watch(*given):
+            yield replace(news, bookmark="")
+
+
+class _WatchesWithoutTags(Fake):
+    def watch(self, *given: Any) -> Iterator[WatchNews]:
+        for news in super().watch(*given):
+            bare = tuple(replace(one, tags={}) for one in getattr(news, "objects", ()))
+            yield replace(news, objects=bare) if isinstance(news, Changes) else news
+
+
+class _NeverMisses(Fake):
+    def watch(self, *given: Any) -> Iterator[WatchNews]:
+        for news in super().watch(*given):
+            yield replace(news, missed=False) if isinstance(news, Changes) else news
 
 
 class _Duplicates(Fake):
@@ -197,6 +217,9 @@ class _Misplaces(Fake):
         (_NeverDestroys(), "test_destroying_twice_succeeds_and_leaves_nothing"),
         (_DestroysByFact(), "test_destroy_after_a_crash_at_any_call_of_build_leaves_nothing"),
         (_AlwaysHealthy(), "test_a_dead_resource_is_found_dead_and_can_be_destroyed"),
+        (_ForgetsBookmark(), "test_a_watch_begins_with_a_listing_and_goes_on_at_its_bookmark"),
+        (_WatchesWithoutTags(), "test_a_watch_begins_with_a_listing_and_goes_on_at_its_bookmark"),
+        (_NeverMisses(), "test_a_watch_begins_with_a_listing_and_goes_on_at_its_bookmark"),
         (_Leaks(), "test_building_twice_under_one_key_makes_one_thing"),
         (_LeavesAccess(), "test_deactivating_ends_all_access_and_may_be_repeated"),
         (_CleansNothing(), "test_cleaning_removes_what_the_lease_left"),

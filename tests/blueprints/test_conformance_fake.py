@@ -49,6 +49,7 @@ class FakeHooks(KindConformance):
             "offers": [first, full, second],
             "poll_seconds": 0,
             "secrets": True,
+            "watch": True,
             "charts": [{"repository": "oci://charts.example.org/doca", "name": "firewall", "versions": ["1.2.0"]}],
             **self.more,
         }
@@ -95,6 +96,10 @@ class FakeHooks(KindConformance):
         self.cloud.cut_off(resource.key)
         yield
         self.cloud.connect(resource.key)
+
+    def touch(self, resource: ResourceView) -> bool:
+        self.cloud.report(resource.key)
+        return True
 
     def power_of(self, resource: ResourceView) -> str:
         found = self.cloud.instance(resource.key)

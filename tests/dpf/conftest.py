@@ -111,7 +111,7 @@ class Lab:
         """Let Drydock do what is due, also what waits for later, and DPF what it does in one tick."""
         Run.objects.filter(due_at__isnull=False).update(due_at=PAST)
         self._work()
-        self._reboot()
+        self.reboot()
         self.double.tick()
 
     def _work(self) -> None:
@@ -120,7 +120,7 @@ class Lab:
         except Died:
             Run.objects.exclude(token=None).update(token_until=PAST)
 
-    def _reboot(self) -> None:
+    def reboot(self) -> None:
         """Reboot the machines of the double whose hosts were rebooted or power-cycled."""
         done = {int(one.key.rpartition("-r")[2]): one.cycles for one in Cloud("hosts").instances()}
         for row in Resource.objects.filter(blueprint__name="hosts"):

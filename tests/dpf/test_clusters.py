@@ -145,7 +145,7 @@ def test_a_secret_without_a_usable_kubeconfig_is_told_and_not_quoted(found, said
 def test_the_role_writes_clusters_and_reads_secrets(dialect):
     found = permissions.permissions("dpf_cluster", dialect, ["tenant"])
     assert {one.type.plural: set(one.verbs) for one in found.namespaced} == {
-        "dpuclusters": {"get", "list", "create", "patch", "delete"}, "secrets": {"get"}
+        "dpuclusters": {"get", "list", "watch", "create", "patch", "delete"}, "secrets": {"get"}
     }  # fmt: skip
     assert [one.names for one in found.namespaced if one.type.plural == "secrets"] == [("tenant",)]
     assert not found.cluster

@@ -42,16 +42,15 @@ def test_a_card_is_read_and_nothing_is_written():
 @pytest.mark.parametrize("version", ["24.10", "26.4"])
 def test_no_role_may_write_what_others_own(version):
     found = rules("dpf", version)
-    assert found["dpuflavors"] == {"get", "list", "create", "delete"}
+    assert found["dpuflavors"] == {"get", "list", "watch", "create", "delete"}
     assert found["dpusets"] == found["dpuflavors"] | {"patch"}, "to restore it, if the config says so"
     assert found["bfbs"] == {"get"}
-    clusters = {"dpuclusters": {"get", "list", "create", "patch", "delete"}, "secrets": {"get"}}
+    clusters = {"dpuclusters": {"get", "list", "watch", "create", "patch", "delete"}, "secrets": {"get"}}
     assert rules("dpf_cluster", version) == clusters
-    assert found["dpuservices"] == {"get", "list", "create", "patch", "delete"}
-    assert found["dpuservicechains"] == found["dpuserviceinterfaces"] == {"get", "list", "create", "delete"}
-    assert found["dpuserviceipams"] == found["dpuservicechains"]
+    ours = {"get", "list", "watch", "create", "delete"}
+    assert found["dpuservices"] == found["dpuservicecredentialrequests"] == {*ours, "patch"}
+    assert found["dpuservicechains"] == found["dpuserviceinterfaces"] == found["dpuserviceipams"] == ours
     assert ("dpuservicenads" in found) == (version == "26.4")
-    assert found["dpuservicecredentialrequests"] == {"get", "list", "create", "patch", "delete"}
     assert found["secrets"] == {"get"}
     assert found["apart/secrets"] == {"get", "delete"}
     assert "create" not in found["dpus"]

@@ -87,7 +87,7 @@ class TestStateMachine:
         state = self.follower()
         assert state.next(NOW) == ListNext(limit=100, more="")
         assert state.listed(page("5", "a", more="m"), NOW) == Listed(
-            objects=page("5", "a").items, first=True, bookmark=None
+            objects=page("5", "a").items, first=True, bookmark=None, missed=True
         )
         assert state.next(NOW) == ListNext(limit=100, more="m")
         last = state.listed(page("5", "b"), NOW)
@@ -108,6 +108,16 @@ class TestStateMachine:
         state.received(Event(type="BOOKMARK", resource_version="9"))
         assert state.next(NOW + LIST_EVERY - 60) == WatchNext(resource_version="9", timeout=60.0)
         assert state.next(NOW + LIST_EVERY) == ListNext(limit=100, more="")
+
+    def test_a_listing_says_whether_changes_may_have_been_missed(self):
+        mark = Bookmark(resource_version="20", listed_at=NOW - LIST_EVERY)
+        assert not self.follower(mark).listed(page("21"), NOW).missed
+        assert self.follower(mark).listed(page("9"), NOW).missed, "the server was restored"
+        assert self.follower().listed(page("21"), NOW).missed
+        state = self.follower(mark)
+        state.failed(VersionExpired())
+        assert state.listed(page("30", more="m"), NOW).missed
+        assert state.listed(page("30"), NOW).missed
 
     def test_a_clock_that_was_set_back_does_not_postpone_the_listing(self):
         state = self.follower(Bookmark(resource_version="5", listed_at=NOW))

@@ -17,7 +17,7 @@ from leases.engine.core.database import run
 from leases.engine.core.transitions import record_event
 from leases.messaging import handlers
 from leases.messaging.inline import settle
-from leases.models import Event, Installation, Resource
+from leases.models import Event, Installation, ProviderWatch, Resource
 from leases.operations import attention, leases, permissions, resources
 from leases.operations import installation as installation_of
 from leases.operations.callers import caller
@@ -141,6 +141,18 @@ def test_an_account_that_cannot_be_read(root, owner):
     (one,) = attention.needed(root)
     assert (one.what, one.kind, one.id, one.name) == ("reading_failed", "credential", account.pk, "vendor")
     assert (one.message, one.mend) == ("ec2, inventory of east: east throttles", "drydock credentials show vendor")
+    assert sorts(caller(owner)) == []
+
+
+def test_a_watch_that_fails_for_minutes(root, owner):
+    since = clock.now() - dt.timedelta(minutes=6)
+    of = {"kind": "dpf", "credential": "vendor", "message": "The account may not watch dpus."}
+    ProviderWatch.objects.create(**of, place="ns/DPU", failing_since=since)
+    ProviderWatch.objects.create(**of, place="ns/DPUSet", failing_since=clock.now())
+    (one,) = attention.needed(root)
+    assert (one.what, one.kind, one.name, one.since) == ("watch_failed", "credential", "vendor", since)
+    assert one.message == "dpf, ns/DPU: The account may not watch dpus."
+    assert one.mend == "drydock credentials show vendor"
     assert sorts(caller(owner)) == []
 
 

@@ -36,7 +36,7 @@ def test_every_value_of_the_client_is_described_by_its_own_fields(schema):
     described = schema["components"]["schemas"]
     for name in (
         "LeaseInfo", "ResourceInfo", "BlueprintInfo", "EventInfo", "JobInfo", "KindInfo", "Explanation", "OfferInfo",
-        "InstanceTypeInfo", "PriceInfo", "LocationInfo", "CredentialInfo", "ReadingInfo", "ReaderInfo",
+        "InstanceTypeInfo", "PriceInfo", "LocationInfo", "CredentialInfo", "ReadingInfo", "ReaderInfo", "WatchInfo",
     ):  # fmt: skip
         assert set(described[name]["properties"]) == set(getattr(values, name).__dataclass_fields__)
     assert described["LeaseInfo"]["properties"]["ttl"]["anyOf"][0] == {"type": "number"}

@@ -6,7 +6,7 @@ from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, 
 from blueprints.bluefield import hold_card, usual_memory_gib
 from blueprints.bluefield.cards import DPF
 from blueprints.bluefield.dpus import of_card
-from blueprints.dpf import Site, cards, clusters, dialect_of, kube_told, manifests, opened
+from blueprints.dpf import SELDOM, Site, cards, clusters, dialect_of, kube_told, manifests, opened
 from blueprints.dpf.bmc import BY_BMC
 from blueprints.dpf.phases import why
 from blueprints.dpu.dpf.config import Config, flavor_problem
@@ -169,7 +169,8 @@ def delete_sets(spec: Spec, memo: Json) -> Answer:
             return Ready()
         hangs = _removal(site)
     kept = f" It is kept by the finalizers {', '.join(left[0].finalizers)}." if left[0].finalizers else ""
-    return Wait(after=_LOOK, memo=memo, sentence=f"DPUSet {left[0].name} is being deleted.{kept} {hangs}".strip())
+    sentence = f"DPUSet {left[0].name} is being deleted.{kept} {hangs}".strip()
+    return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
 
 
 @kube_told
@@ -211,7 +212,7 @@ def wait_until_removed(spec: Spec, memo: Json) -> Answer:
     """Wait until DPF has removed the DPU. It hangs while the card is being installed, by design of DPF."""
     with opened(spec) as site:
         hangs = _removal(site)
-    return Wait(after=_LOOK, memo=memo, sentence=hangs) if hangs else Ready()
+    return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=hangs) if hangs else Ready()
 
 
 def _removal(site: Site) -> str:

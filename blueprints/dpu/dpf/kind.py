@@ -7,15 +7,28 @@ so cards are one pool for many blueprints.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
-from blueprints.contract import Activates, Builds, Carried, Checks, HandsOver, Kind, Lists, Opener, Plan, Step, Updates
+from blueprints.contract import (
+    Activates,
+    Builds,
+    Carried,
+    Checks,
+    HandsOver,
+    Kind,
+    Lists,
+    Opener,
+    Plan,
+    Step,
+    Updates,
+    Watches,
+)
 from blueprints.dpf import config as server
-from blueprints.dpf import delete_ours, owned
+from blueprints.dpf import delete_ours, owned, watches
 from blueprints.dpf.chains import CHAINS
 from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.networks import IPAM
@@ -26,15 +39,17 @@ from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem
+from blueprints.watches import Ending, WatchNews, WatchPlace
 from interfaces.dpu_services import DpuServices
 
 _LONG = 7 * 86_400.0
 _WAKING = 900.0
+_WATCHED = ("DPU", "DPUSet", "DPUFlavor", *leasing.KINDS, CREDENTIAL, *watches.OF_HOSTS)
 _REMOVAL = 1800.0
 """Seconds for which a new lease waits until the services of former ones are gone."""
 
 
-class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
+class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, Watches):
     """A DPUSet of DPF that selects exactly one card. A lease on it has services: DPUServices on its node."""
 
     name: ClassVar[str] = "dpf"
@@ -142,6 +157,20 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates):
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
         """Return the DPUSets and DPUFlavors of this installation. Others end with the DPU of their proof."""
         return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
+
+    def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
+        """Return the types of objects that steps wait for, or that a check reads."""
+        return watches.places(config, _WATCHED)
+
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
+        """Yield the changes of the objects of one type."""
+        return watches.watch(blueprint, place, installation, bookmark, ending)
+
+    def watches_health(self, config: schema.Config) -> bool:
+        """Return whether a check does nothing at a certain time: it ends credentials that have expired."""
+        return config.credentials is None
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used, has DPF, and can express flavor and services."""

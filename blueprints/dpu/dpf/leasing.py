@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from blueprints.answers import Answer, Json, Ready, Wait
-from blueprints.dpf import Site, credentials, kube_told, opened, services
+from blueprints.dpf import SELDOM, Site, credentials, kube_told, opened, services
 from blueprints.dpf.chains import CHAINS
 from blueprints.dpf.networks import NETWORKS
 from blueprints.kube import Object, RequestForbidden, label_value, proof_labels, selector
@@ -83,7 +83,8 @@ def _removed(site: Site, spec: Spec, labels: Mapping[str, str], memo: Json) -> A
     kind, first = left[0]
     kept = f" It is kept by the finalizers {', '.join(first.finalizers)}." if first.finalizers else ""
     more = f" {len(left)} are left." if len(left) > 1 else ""
-    return Wait(after=_PAUSE, memo=memo, sentence=f"{kind} {first.name} is being deleted.{kept}{more}")
+    sentence = f"{kind} {first.name} is being deleted.{kept}{more}"
+    return Wait(after=_PAUSE, watched=SELDOM, memo=memo, sentence=sentence)
 
 
 def found_requests(site: Site, spec: Spec, labels: Mapping[str, str]) -> tuple[Object, ...]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from blueprints.answers import Answer, Failed, Health, Hold, Json, Maintenance, Need, Ready, Scope, Wait
-from blueprints.dpf import Site, kube_told, opened
+from blueprints.dpf import SELDOM, Site, kube_told, opened
 from blueprints.dpf.phases import HOLD, REBOOT, Blame, Progress, Task, blame, held, progress
 from blueprints.dpu.dpf.actions import CARD, HOST
 from blueprints.dpu.dpf.config import Config
@@ -74,7 +74,8 @@ def _waits(site: Site, spec: Spec, memo: Json, seen: Seen, now: Progress) -> Ans
         what = f"phase {now.phase}" if now.phase else "no DPU"
         message = f"DPF was in {what} for {lasted:.0f} s; the limit is {config.limit(now.phase):.0f} s. {now.sentence}"
         return _failed(site, spec, seen, now, code="phase_limit", message=message)
-    return Wait(after=_LOOK, memo=memo, percent=memo["percent"], sentence=now.sentence)
+    seldom = min(SELDOM, config.limit(now.phase) - lasted + 1.0)
+    return Wait(after=_LOOK, watched=seldom, memo=memo, percent=memo["percent"], sentence=now.sentence)
 
 
 def _release_hold(site: Site, seen: Seen) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
-from blueprints.dpf import kube_told, opened
+from blueprints.dpf import SELDOM, kube_told, opened
 from blueprints.dpu.dpf.actions import IMAGE, manifest_of_set
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube import has_labels, labelled
@@ -41,5 +41,6 @@ def relabel(spec: Spec, memo: Json) -> Answer:
     for dpu in dpus:
         there = (dpu.spec.get("cluster") or {}).get("nodeLabels") or {}
         if not asked.items() <= there.items():
-            return Wait(after=_LOOK, memo=memo, sentence=f"DPF has not copied the labels to DPU {dpu.name} yet.")
+            sentence = f"DPF has not copied the labels to DPU {dpu.name} yet."
+            return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
     return Ready(attributes={"doca": spec.config.doca or None})

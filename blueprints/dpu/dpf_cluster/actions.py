@@ -6,7 +6,7 @@ import datetime as dt
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Health, Json, Need, NeededLock, Ready, Scope, Wait
-from blueprints.dpf import Site, clusters, kube_told, opened
+from blueprints.dpf import SELDOM, Site, clusters, kube_told, opened
 from blueprints.dpf.access import INSTALLATION
 from blueprints.dpf.phases import why
 from blueprints.dpu.dpf_cluster.config import Config, Registration
@@ -140,7 +140,9 @@ def wait(spec: Spec, memo: Json) -> Answer:
         message = f"After {lasted:.0f} s (the limit is {limit:.0f} s): {clusters.sentence(found)}"
         return Failed(scope=scope, code="cluster_timeout", message=message)
     memo = {"phase": found.phase, "since": since, "percent": percent}
-    return Wait(after=_LOOK, memo=memo, percent=percent, sentence=f"{clusters.sentence(found)} Since {since[:19]}Z.")
+    seldom = min(SELDOM, limit - lasted + 1.0) if has_labels(site.proof)(found.labels) else None
+    sentence = f"{clusters.sentence(found)} Since {since[:19]}Z."
+    return Wait(after=_LOOK, watched=seldom, memo=memo, percent=percent, sentence=sentence)
 
 
 @kube_told
@@ -181,7 +183,9 @@ def delete(spec: Spec, memo: Json) -> Answer:
         return Ready()
     with opened(spec) as site:
         left = site.delete(clusters.KIND, name_of(site, spec))
-    return Ready() if left is None else Wait(after=_LOOK, memo=memo, sentence=clusters.sentence(left))
+    if left is None:
+        return Ready()
+    return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=clusters.sentence(left))
 
 
 def name_of(site: Site, spec: Spec) -> str:

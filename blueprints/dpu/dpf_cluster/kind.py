@@ -7,13 +7,13 @@ runs.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Health, Json
-from blueprints.contract import Builds, Checks, Discovers, Kind, Lists, Plan, Registers, Step, Updates
-from blueprints.dpf import clusters, dialect_of
+from blueprints.contract import Builds, Checks, Discovers, Kind, Lists, Plan, Registers, Step, Updates, Watches
+from blueprints.dpf import clusters, dialect_of, watches
 from blueprints.dpf import config as server
 from blueprints.dpf.access import INSTALLATION
 from blueprints.dpu.dpf_cluster import actions, labels
@@ -21,12 +21,13 @@ from blueprints.dpu.dpf_cluster import config as schema
 from blueprints.kube import Dialect, KubeError, Object, connect
 from blueprints.matching import Match, misses
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
+from blueprints.watches import Ending, WatchNews, WatchPlace
 
 _LONG = 86_400.0
 MATCHES = (Match("cluster", "=", "cluster"), Match("manager", "=", "manager"))
 
 
-class DpfCluster(Kind, Builds, Registers, Discovers, Checks, Lists, Updates):
+class DpfCluster(Kind, Builds, Registers, Discovers, Checks, Lists, Updates, Watches):
     """The DPUClusters of a namespace. Changed labels are written while DPUs are in them, as they disturb none."""
 
     name: ClassVar[str] = "dpf_cluster"
@@ -105,6 +106,16 @@ class DpfCluster(Kind, Builds, Registers, Discovers, Checks, Lists, Updates):
             type_ = dialect_of(cluster).type(clusters.KIND)
             found = cluster.list(type_, config.namespace, labels=f"{INSTALLATION}={installation}")
         return [_owned(one) for one in found if not one.deleting]
+
+    def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
+        """Return the DPUClusters of the namespace."""
+        return watches.places(config, (clusters.KIND,))
+
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
+        """Yield the changes of DPUClusters of ours. Those of others have no proof, and are polled."""
+        return watches.watch(blueprint, place, installation, bookmark, ending)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used, has DPF, and has the fields of the cluster to build."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
-from blueprints.dpf import Site, kube_told, manifests, opened
+from blueprints.dpf import SELDOM, Site, kube_told, manifests, opened
 from blueprints.dpf.phases import why
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -45,7 +45,8 @@ def download(spec: Spec, memo: Json) -> Answer:
         message = f"BFB {found.name} is still {found.phase or 'new'} after {waited:.0f} s. {why(found)}".strip()
         return Failed(scope=Scope.OFFER, code="image_timeout", message=message)
     sentence = f"BFB {found.name}: {found.phase or 'new'}. {why(found)}".strip()
-    return Wait(after=_LOOK, memo={"since": since}, sentence=sentence)
+    seldom = min(SELDOM, spec.config.download_timeout - waited + 1.0)
+    return Wait(after=_LOOK, watched=seldom, memo={"since": since}, sentence=sentence)
 
 
 @kube_told

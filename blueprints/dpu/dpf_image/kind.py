@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from blueprints.contract import Builds, Checks, Kind, Lists, Plan, Step
+from blueprints.contract import Builds, Checks, Kind, Lists, Plan, Step, Watches
 from blueprints.dpf import config as server
-from blueprints.dpf import delete_ours, owned
+from blueprints.dpf import delete_ours, owned, watches
 from blueprints.dpu.dpf_image import actions
 from blueprints.dpu.dpf_image import config as schema
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
+from blueprints.watches import Ending, WatchNews, WatchPlace
 
 
-class DpfImage(Kind, Builds, Checks, Lists):
+class DpfImage(Kind, Builds, Checks, Lists, Watches):
     """A BFB object of DPF for each address, shared by all DPUs that use it."""
 
     name: ClassVar[str] = "dpf_image"
@@ -55,6 +56,20 @@ class DpfImage(Kind, Builds, Checks, Lists):
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
         """Return the BFBs of this installation."""
         return owned(blueprint, installation, ("BFB",))
+
+    def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
+        """Return the BFBs of the namespace."""
+        return watches.places(config, ("BFB",))
+
+    def watch(
+        self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+    ) -> Iterator[WatchNews]:
+        """Yield the changes of BFBs of ours."""
+        return watches.watch(blueprint, place, installation, bookmark, ending)
+
+    def watches_health(self, config: schema.Config) -> bool:
+        """Return True: a check reads the BFB only."""
+        return True
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used and has DPF."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Exists, F, Q, QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest
 
 from blueprints import registry
@@ -159,6 +160,12 @@ class DiscoveryAttention(AttentionFilter):
         "found twice": attention.FOUND_TWICE,
         "never succeeded": Q(seen_at=None),
     }
+
+
+class WatchAttention(AttentionFilter):
+    """Filter for watches that need attention."""
+
+    conditions = {"failing": attention.WATCH_FAILING, "without a worker": Q(token=None) | Q(token_until__lt=Now())}
 
 
 class ReadingAttention(AttentionFilter):

@@ -33,7 +33,16 @@ from drydock.core import clock
 from drydock.core.errors import Busy as Busy
 from drydock.core.errors import Conflict
 
-NAMES = ("commit.before", "commit.after", "run.taken", "run.calling", "run.called", "run.applying", "run.applied")
+NAMES = (
+    "commit.before",
+    "commit.after",
+    "run.taken",
+    "run.calling",
+    "run.called",
+    "run.applying",
+    "run.applied",
+    "watch.woken",
+)
 
 _hook: Callable[[str], None] | None = None
 

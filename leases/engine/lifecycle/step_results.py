@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import Case, F, When
 from django.db.models.functions import Now
 
 from blueprints.answers import Absent, Answer, Failed, Hold, Json, Need, Ready, Scope, Unknown, Wait
@@ -18,7 +18,7 @@ from leases.engine.actions import needs
 from leases.engine.core import specs
 from leases.engine.core.database import failpoint, rows, run, short
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event, take_out_of_service
-from leases.engine.lifecycle import phases, resource_phases
+from leases.engine.lifecycle import phases, resource_phases, watches
 from leases.engine.records import erasures, evidence, sensors
 from leases.engine.resources import cleanup, failures, provision, retirement, unreachable
 from leases.messaging import hints
@@ -133,6 +133,11 @@ def leave(run: Run, **columns: Any) -> None:
     if run.cancel_wanted and not columns.get("in_call") and not columns.get("uninterruptible", run.uninterruptible):
         columns["due_at"] = Now()
     Run.objects.filter(pk=run.pk).update(token=None, token_until=None, **columns)
+
+
+def _due_after(run: Run, answer: Wait) -> Any:
+    """Return when to call a step again that waits: at once if a watched object changed during the call."""
+    return Case(When(woken=True, then=Now()), default=in_(watches.pause(run.resource.blueprint, answer)))
 
 
 def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
@@ -254,7 +259,7 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
             return _ready(run, answer, plan)
         case Wait():
             leave(
-                run, memo=answer.memo, due_at=in_(max(0.0, answer.after)), in_call=False, tries=0, step=step.name, percent=answer.percent,
+                run, memo=answer.memo, due_at=_due_after(run, answer), in_call=False, tries=0, step=step.name, percent=answer.percent,
                 waits_for="", sentence=answer.sentence, uninterruptible=not step.interruptible,
             )  # fmt: skip
             return answer.after <= 0

@@ -19,10 +19,12 @@ from leases.engine.catalogue import generations
 from leases.engine.core import specs
 from leases.engine.core.database import attempt, each, rows, short
 from leases.engine.core.runs import start
+from leases.engine.lifecycle import watches
 from leases.engine.placement import budgets
 from leases.engine.resources import maintenance, provision, retirement
 from leases.engine.scheduling.decision import rules_out
 from leases.messaging import hints
+from leases.models import Resource
 from leases.reasons import Reason
 
 _BATCH = 200
@@ -247,14 +249,20 @@ def _ready(blueprint_id: int, up_to: int) -> int:
 
 
 def check_due() -> int:
-    """Start the health checks that are due."""
+    """Start the health checks that are due.
+
+    A healthy resource of which a watch reports changes is checked after one, and seldom otherwise.
+    """
     found = rows(
         "SELECT r.id, b.kind, r.suspect_since IS NOT NULL AND r.generation < b.generation"
         " AND r.used_slots = 0 FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.state = 'active' AND r.check_at <= statement_timestamp() "
         " AND (b.check_interval IS NOT NULL OR r.suspect_since IS NOT NULL)"
+        " AND (NOT b.id = ANY(%s) OR r.changed OR r.suspect_since IS NOT NULL OR r.check_failures > 0"
+        " OR r.health <> 'ok' OR r.check_at <= statement_timestamp() - %s * interval '1 s')"
         " AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' AND NOT EXISTS ("
-        " SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) ORDER BY r.check_at LIMIT 200"
+        " SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) ORDER BY r.check_at LIMIT 200",
+        (watches.seldom_checked(), watches.SELDOM),
     )
     return each(_check, found)
 
@@ -264,7 +272,11 @@ def _check(resource_id: int, kind: str, renew: bool) -> bool:
     """Start a health check or, if `renew` is true and the kind can update, an update of the resource."""
     if renew and generations.in_place(resource_id) and retirement.begin_update(resource_id):
         return True
-    return isinstance(registry.kind(kind), Checks) and start(resource_id=resource_id, phase="check") is not None
+    if not isinstance(registry.kind(kind), Checks) or start(resource_id=resource_id, phase="check") is None:
+        return False
+    # What changes from now on may not be seen by this check.
+    Resource.objects.filter(pk=resource_id, changed=True).update(changed=False)
+    return True
 
 
 def forget_errors() -> int:

@@ -1,0 +1,182 @@
+"""Watches of DPF objects: one for each type of objects and namespace, whatever their number.
+
+The objects of an installation have its label, and the proof of the resource that they belong to. Other objects concern
+the DPUs whose host they are about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from blueprints.dpf.access import INSTALLATION, tags_of
+from blueprints.dpf.config import Server
+from blueprints.dpf.phases import REBOOT, held
+from blueprints.kube import (
+    ApiUnavailable,
+    Bookmark,
+    Changed,
+    Cluster,
+    Follower,
+    KubeError,
+    Listed,
+    Marked,
+    Object,
+    ObjectType,
+    Pause,
+    RequestForbidden,
+    connect,
+    find_type,
+    follow,
+)
+from blueprints.specs import BlueprintView, Owned
+from blueprints.watches import Changes, Ending, WatchFailed, WatchNews, WatchPlace
+
+_DPU = "DPU"
+_ABSENT = "absent"
+"""The bookmark of the watch of a type that the server does not have."""
+_LOOK = 300.0
+"""Seconds until it is looked again whether the server has the type."""
+_PAUSE = 5.0
+
+
+def _at_node(one: Object) -> str:
+    return one.name if REBOOT in one.annotations else ""
+
+
+def _at_maintenance(one: Object) -> str:
+    return str(one.spec.get("dpuNodeName") or one.name.removesuffix("-hold")) if held(one) else ""
+
+
+OF_HOSTS: Mapping[str, Callable[[Object], str]] = {"DPUNode": _at_node, "DPUNodeMaintenance": _at_maintenance}
+"""Types of objects about a host -> the function that returns the name of its DPUNode while DPF waits for us there."""
+
+
+def places(config: Server, kinds: Sequence[str]) -> list[WatchPlace]:
+    """Return the places to watch for objects of these types."""
+    return [WatchPlace(credential=config.credential, name=f"{config.namespace}/{kind}") for kind in kinds]
+
+
+def watch(
+    blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
+) -> Iterator[WatchNews]:
+    """Yield the changes of the objects of one type, from a bookmark or a listing."""
+    namespace, _, kind = place.partition("/")
+    try:
+        with connect(blueprint.credentials.get(blueprint.config.credential, {})) as cluster:
+            ending.then(cluster.end_watches)
+            type_ = find_type(cluster, kind)
+            if type_ is None:
+                yield Changes(bookmark=_ABSENT, listed=True, after=_LOOK)
+                return
+            yield from _Followed(cluster, type_, namespace, installation, bookmark).news()
+    except KubeError as error:
+        yield _failure(error, _PAUSE, bookmark)
+
+
+def _failure(error: KubeError, seconds: float, bookmark: str) -> WatchFailed:
+    """Return the news of an error."""
+    after = max(seconds, error.pause) if isinstance(error, ApiUnavailable) else seconds
+    return WatchFailed(message=str(error), after=after, bookmark=bookmark)
+
+
+class _Followed:
+    """The watch of one type of objects on an open connection."""
+
+    def __init__(self, cluster: Cluster, type_: ObjectType, namespace: str, installation: str, bookmark: str) -> None:
+        self._cluster, self._type, self._namespace = cluster, type_, namespace
+        self._label = f"{INSTALLATION}={installation}"
+        self._node_of = OF_HOSTS.get(type_.kind)
+        self._waiting: set[str] = set()
+        """The objects about hosts at which DPF waits for us."""
+        self._mark = _read(bookmark)
+
+    def news(self) -> Iterator[WatchNews]:
+        """Yield news until the credential must be read again, or the DPUs of a host cannot be read."""
+        try:
+            yield from self._followed()
+        except KubeError as error:
+            yield _failure(error, _PAUSE, _written(self._mark))
+
+    def _followed(self) -> Iterator[WatchNews]:
+        """Yield news until the credential must be read again. Raises KubeError if the DPUs of a host cannot be read."""
+        follower, found = Follower(self._mark), list[Object]()
+        labels = "" if self._node_of else self._label
+        for one in follow(self._cluster, self._type, self._namespace, labels=labels, follower=follower):
+            match one:
+                case Listed(bookmark=None):
+                    found = [*([] if one.first else found), *one.objects]
+                case Listed(bookmark=Bookmark() as mark):
+                    whole = [*([] if one.first else found), *one.objects]
+                    yield self._listed(whole, mark, missed=one.missed)
+                    found = []
+                case Changed():
+                    gone = self._gone if one.deleted else self._concerned
+                    yield self._told(gone([one.object]), one.bookmark)
+                case Marked():
+                    yield self._told((), one.bookmark)
+                case Pause():
+                    yield _failure(one.error, one.seconds, _written(follower.bookmark))
+                    if not isinstance(one.error, ApiUnavailable | RequestForbidden):
+                        return
+
+    def _listed(self, found: Sequence[Object], mark: Bookmark, *, missed: bool) -> Changes:
+        """Return what has changed since the bookmark before, of the objects of a listing."""
+        before, self._waiting = self._mark, self._waiting & {one.name for one in found}
+        if missed or before is None:
+            self._mark = mark
+            return Changes(bookmark=_written(mark), listed=True, missed=True)
+        newer = [one for one in found if _is_newer(one, before)]
+        return self._told(self._concerned(newer), mark, listed=True)
+
+    def _told(self, objects: tuple[Owned, ...], mark: Bookmark, *, listed: bool = False) -> Changes:
+        self._mark = mark
+        return Changes(objects=objects, bookmark=_written(mark), listed=listed)
+
+    def _concerned(self, changed: Sequence[Object]) -> tuple[Owned, ...]:
+        """Return the objects of ours that changed objects are about."""
+        if self._node_of is None:
+            return tuple(_owned(one) for one in changed)
+        nodes = set[str]()
+        for one in changed:
+            node = self._node_of(one)
+            if node and one.name not in self._waiting:
+                nodes.add(node)
+            (self._waiting.add if node else self._waiting.discard)(one.name)
+        return self._dpus_of(nodes) if nodes else ()
+
+    def _gone(self, deleted: Sequence[Object]) -> tuple[Owned, ...]:
+        if self._node_of is None:
+            return tuple(_owned(one) for one in deleted)
+        self._waiting.difference_update(one.name for one in deleted)
+        return ()
+
+    def _dpus_of(self, nodes: set[str]) -> tuple[Owned, ...]:
+        """Return the DPUs of ours in hosts. Raises KubeError."""
+        type_ = find_type(self._cluster, _DPU)
+        dpus = self._cluster.list(type_, self._namespace, labels=self._label) if type_ is not None else ()
+        return tuple(_owned(one) for one in dpus if one.spec.get("dpuNodeName") in nodes)
+
+
+def _owned(one: Object) -> Owned:
+    return Owned(key=one.name, tags=tags_of(one))
+
+
+def _is_newer(one: Object, than: Bookmark) -> bool:
+    if not (one.resource_version.isdecimal() and than.resource_version.isdecimal()):
+        return True
+    return int(one.resource_version) > int(than.resource_version)
+
+
+def _read(bookmark: str) -> Bookmark | None:
+    """Return a stored bookmark; None if a listing is needed."""
+    if bookmark in ("", _ABSENT):
+        return None
+    stored = json.loads(bookmark)
+    return Bookmark(resource_version=str(stored["version"]), listed_at=float(stored["listed_at"]))
+
+
+def _written(mark: Bookmark | None) -> str:
+    if mark is None:
+        return ""
+    return json.dumps({"version": mark.resource_version, "listed_at": round(mark.listed_at, 3)})

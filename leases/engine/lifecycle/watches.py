@@ -1,0 +1,256 @@
+"""Watches of providers: which worker watches which place, and which steps and checks a change makes due.
+
+A watch is held under a token that expires, so that another worker goes on from the stored bookmark if this one dies.
+Nothing depends on watches: without one, steps and checks are due as they are for kinds that watch nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from blueprints import registry
+from blueprints.answers import Wait
+from blueprints.contract import Watches
+from blueprints.models import Blueprint
+from blueprints.watches import Changes
+from drydock.core.errors import DrydockError
+from drydock.core.logging import redact
+from leases.engine.core import installation, specs
+from leases.engine.core.database import failpoint, rows, run, short
+from leases.messaging import hints
+
+
+class TokenLost(Exception):
+    """Another worker watches the place, or nothing uses it any more. Nothing was stored."""
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What one watch covers."""
+
+    kind: str
+    credential: str
+    place: str
+
+
+def wanted() -> dict[Key, list[int]]:
+    """Return what is to be watched for enabled blueprints, each with the ids of the blueprints that use it."""
+    found: dict[Key, list[int]] = {}
+    for blueprint in _blueprints(_kinds()):
+        for key in keys_of(blueprint):
+            found.setdefault(key, []).append(blueprint.pk)
+    return found
+
+
+def _blueprints(kinds: Iterable[str]) -> Iterable[Blueprint]:
+    return Blueprint.objects.filter(kind__in=list(kinds), enabled=True, removed_at=None).order_by("pk")
+
+
+def _kinds() -> list[str]:
+    """Return the installed kinds that watch."""
+    found = []
+    for name in registry.names():
+        try:
+            if isinstance(registry.kind(name), Watches):
+                found.append(name)
+        except registry.KindBroken:
+            continue
+    return found
+
+
+def keys_of(blueprint: Blueprint) -> list[Key]:
+    """Return what a blueprint's kind watches; nothing if its config cannot be read, or the kind is not installed."""
+    try:
+        kind, config = registry.kind(blueprint.kind), specs.config(blueprint.kind, blueprint.config)
+    except DrydockError:
+        return []
+    if not isinstance(kind, Watches):
+        return []
+    return [Key(blueprint.kind, one.credential, one.name) for one in kind.watched(config)]
+
+
+_GIVEN = "SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])"
+_UNUSED = f"""
+    DELETE FROM leases_providerwatch WHERE (kind, credential, place) NOT IN ({_GIVEN})
+        AND (kind = ANY(%s) OR kind NOT IN (SELECT kind FROM blueprints_blueprint WHERE removed_at IS NULL))"""
+"""Workers that lack a kind of others leave its watches alone."""
+
+
+def arrange(keys: Iterable[Key]) -> None:
+    """Make a row for everything that is to be watched, and delete the rows of what is not watched any more."""
+    there = {Key(*one) for one in rows("SELECT kind, credential, place FROM leases_providerwatch")}
+    wished = set(keys)
+    if new := wished - there:
+        run(
+            f"INSERT INTO leases_providerwatch (kind, credential, place) {_GIVEN} ON CONFLICT DO NOTHING", _columns(new)
+        )
+    if there - wished:
+        run(_UNUSED, [*_columns(wished), _kinds()])
+
+
+def _columns(keys: Iterable[Key]) -> list[list[str]]:
+    ordered = sorted(keys)
+    return [[getattr(key, name) for key in ordered] for name in ("kind", "credential", "place")]
+
+
+_TAKE = """
+    UPDATE leases_providerwatch SET token = %s, token_until = clock_timestamp() + %s * interval '1 s', worker = %s,
+        started_at = clock_timestamp()
+    WHERE kind = %s AND credential = %s AND place = %s AND (token IS NULL OR token_until < clock_timestamp())"""
+_KEEP = """
+    UPDATE leases_providerwatch SET token_until = clock_timestamp() + %s * interval '1 s' WHERE token = ANY(%s)
+    RETURNING token"""
+_RELEASE = """
+    UPDATE leases_providerwatch SET token = NULL, token_until = NULL, worker = '', started_at = NULL
+    WHERE token = ANY(%s)"""
+
+
+def take(key: Key, worker: str) -> uuid.UUID | None:
+    """Take the token of a watch, or return None if another worker has it."""
+    token = uuid.uuid4()
+    term = settings.DRYDOCK.step_token_seconds
+    return token if run(_TAKE, (token, term, worker, key.kind, key.credential, key.place)) else None
+
+
+def keep(tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """Extend tokens by their full term. Return those that are still valid."""
+    if not tokens:
+        return set()
+    return {token for (token,) in rows(_KEEP, (settings.DRYDOCK.step_token_seconds, list(tokens)))}
+
+
+def release(tokens: Sequence[uuid.UUID]) -> None:
+    """Give tokens back, so that another worker can go on at once."""
+    if tokens:
+        run(_RELEASE, (list(tokens),))
+
+
+def bookmark(token: uuid.UUID) -> str:
+    """Return the stored bookmark. Raises TokenLost."""
+    found = rows("SELECT bookmark FROM leases_providerwatch WHERE token = %s", (token,))
+    if not found:
+        raise TokenLost
+    return str(found[0][0])
+
+
+_STORED = """
+    UPDATE leases_providerwatch SET bookmark = %s, message = '', failing_since = NULL,
+        event_at = CASE WHEN %s THEN clock_timestamp() ELSE event_at END,
+        listed_at = CASE WHEN %s THEN clock_timestamp() ELSE listed_at END
+    WHERE token = %s AND token_until > clock_timestamp()"""
+_RECHECK = """
+    UPDATE leases_resource SET changed = TRUE WHERE id = ANY(ARRAY(
+        SELECT id FROM leases_resource WHERE {which} AND state = 'active' AND NOT changed
+        ORDER BY id FOR NO KEY UPDATE))"""
+# A run in a call is called again after it, because the call may have read the earlier state. One that failed keeps its
+# pause. A run that waits for leases or a person is not due, and stays so.
+_WAKE = """
+    UPDATE leases_run n SET woken = n.token IS NOT NULL,
+        due_at = CASE WHEN n.token IS NULL THEN least(n.due_at, clock_timestamp()) ELSE n.due_at END
+    FROM (SELECT id FROM leases_run WHERE {which} AND due_at IS NOT NULL AND waits_for = '' AND tries = 0
+        ORDER BY id FOR NO KEY UPDATE) f
+    WHERE n.id = f.id RETURNING n.id"""
+_RESOURCES = (_RECHECK.format(which="id = ANY(%s)"), _WAKE.format(which="resource_id = ANY(%s)"))
+_ALL_OF_BLUEPRINTS = (
+    _RECHECK.format(which="blueprint_id = ANY(%s)"),
+    _WAKE.format(
+        which="resource_id IN (SELECT id FROM leases_resource WHERE blueprint_id = ANY(%s) AND gone_at IS NULL)"
+    ),
+)
+
+
+def store(token: uuid.UUID, news: Changes, blueprints: Sequence[int]) -> int:
+    """Make the steps and checks due that news concern, and store the bookmark with it. Return the number of steps.
+
+    Objects without a valid proof of this installation concern none. If changes may have been missed, everything of the
+    blueprints that use the place is concerned. Raises TokenLost; nothing is stored then.
+    """
+    if news.missed:
+        return _store(token, news, _ALL_OF_BLUEPRINTS, blueprints)
+    here = installation.current().short
+    proofs = (installation.proven(one.tags, here) for one in news.objects)
+    return _store(token, news, _RESOURCES, sorted({one.resource for one in proofs if one is not None}))
+
+
+@short
+def _store(token: uuid.UUID, news: Changes, concerned: tuple[str, str], ids: Sequence[int]) -> int:
+    recheck, wake = concerned
+    if ids:
+        run(recheck, (list(ids),))
+    woken = _woken(wake, ids)
+    failpoint("watch.woken")
+    if not run(_STORED, (news.bookmark, bool(news.objects), news.listed, token)):
+        raise TokenLost
+    return woken
+
+
+def _woken(sql: str, ids: Sequence[int]) -> int:
+    """Make runs due, and ask workers to carry them out after the commit. Return their number."""
+    found = rows(sql, (list(ids),)) if ids else []
+    for (run_id,) in found:
+        hints.after_commit("step", run_id)
+    return len(found)
+
+
+_FAILED = """
+    UPDATE leases_providerwatch w SET bookmark = coalesce(%s, w.bookmark), message = %s,
+        failing_since = coalesce(w.failing_since, clock_timestamp())
+    FROM (SELECT id, failing_since FROM leases_providerwatch WHERE token = %s FOR NO KEY UPDATE) before
+    WHERE w.id = before.id AND w.token_until > clock_timestamp() RETURNING before.failing_since IS NULL"""
+
+
+@short
+def failed(token: uuid.UUID, message: str, bookmark: str | None, blueprints: Sequence[int]) -> None:
+    """Store why a watch fails, and from where it resumes; from where it was, if `bookmark` is None.
+
+    With the first failure, the steps of these blueprints are due, so that they are polled as often as without a watch.
+    Raises TokenLost.
+    """
+    found = rows(_FAILED, (bookmark, redact(message)[:2000], token))
+    if not found:
+        raise TokenLost
+    if found[0][0]:
+        _woken(_ALL_OF_BLUEPRINTS[1], blueprints)
+
+
+_LIVE = """
+    SELECT kind, credential, place FROM leases_providerwatch
+    WHERE token_until > clock_timestamp() - %(late)s * interval '1 s' AND bookmark <> '' AND listed_at IS NOT NULL
+        AND (failing_since IS NULL OR failing_since > clock_timestamp() - %(late)s * interval '1 s')"""
+_HEALTH_LATE = 120.0
+"""Seconds for which a watch may fail, or be without a worker, before health checks are as frequent as without it."""
+SELDOM = 86_400.0
+"""Seconds between two health checks of a resource about which the watches report nothing."""
+
+
+def _live(late: float = 0.0) -> set[Key]:
+    """Return what is being watched without an error."""
+    return {Key(*one) for one in rows(_LIVE, {"late": late})}
+
+
+def pause(blueprint: Blueprint, answer: Wait) -> float:
+    """Return the seconds after which a step that waits is called again, if no watch reports a change earlier."""
+    after = max(0.0, answer.after)
+    if answer.watched is None or not 0 < after < answer.watched:
+        return after
+    keys = set(keys_of(blueprint))
+    return answer.watched if keys and keys <= _live() else after
+
+
+def seldom_checked() -> list[int]:
+    """Return the ids of the blueprints of whose resources the watches report what a health check would find."""
+    live = _live(_HEALTH_LATE)
+    return [one.pk for one in _blueprints({key.kind for key in live}) if _reports_health(one, live)] if live else []
+
+
+def _reports_health(blueprint: Blueprint, live: set[Key]) -> bool:
+    keys = keys_of(blueprint)
+    if not keys or not live.issuperset(keys):
+        return False
+    kind = registry.kind(blueprint.kind)
+    assert isinstance(kind, Watches)
+    return kind.watches_health(specs.config(blueprint.kind, blueprint.config))
