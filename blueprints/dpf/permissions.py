@@ -22,7 +22,7 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUService": ("get", "list", "create", "patch", "delete"),
         "DPUServiceCredentialRequest": ("get", "list", "create", "patch", "delete"),
     },
-    "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
+    "dpf_card": {"DPU": _LIST, "DPUDevice": _OURS, "DPUNode": (*_OURS, "patch")},
     "dpf_cluster": {"DPUCluster": (*_OURS, "patch")},
     "dpf_image": {"BFB": _OURS},
 }  # fmt: skip
