@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from blueprints.dpu.bluefield.host import LEASE
 from blueprints.dpu.bluefield.preparing import PATH
 from blueprints.models import Blueprint, Credential
+from drydock.core import clock
 from interfaces.ssh.pool import POOL
 from leases.engine.core import database, specs
 from leases.engine.lifecycle import release
@@ -106,10 +107,14 @@ def test_a_worker_that_dies_after_each_call_changes_nothing_about_that(card, dev
 
 def _rebooted(root: Caller, lease: Lease) -> Lease:
     """Go on until the host must be restarted, which its kind cannot do. Say that it was done."""
+    end = clock.monotonic() + 200
     while not (held := Run.objects.filter(waits_for="operator").first()):
         _turn()
+        clock.sleep(0.05)
         lease.refresh_from_db()
-        assert lease.state in ("pending", "acquired"), lease.message
+        runs = list(Run.objects.values("resource__name", "phase", "step", "sentence", "waits_for"))
+        assert clock.monotonic() < end, runs
+        assert lease.state in ("pending", "acquired"), (lease.message, runs)
     assert "Power-cycle" in held.sentence
     installation.resolve(root, resource_id=held.resource_id, yes=True)
     return lease

@@ -119,10 +119,12 @@ class TestRegisteredCard(KindConformance):
         assert not self.memory.objects
 
     def test_it_is_one_resource_whether_it_is_discovered_or_registered(self) -> None:
-        resource = self.built()
+        resource = self.resource()
+        answer = self.ready("build", resource).calls[-1].answer
+        assert isinstance(answer, Ready)
         (draft,) = self.kind.discover(self.blueprint())
         assert (draft.identity, draft.refused) == (resource.identity, "")
-        assert draft.attributes == {name: resource.attributes[name] for name in draft.attributes}
+        assert (draft.attributes, draft.facts) == (answer.attributes, answer.facts)
 
     def test_it_waits_until_dpf_has_found_the_address_of_the_card(self) -> None:
         self.memory.finds_address = False
