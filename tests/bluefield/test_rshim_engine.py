@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,16 +66,20 @@ def root() -> Caller:
 
 
 @pytest.fixture
+def homes() -> Iterator[Path]:
+    """A folder for the homes of leases on the host, through which their accounts may pass."""
+    with tempfile.TemporaryDirectory(prefix="drydock-homes-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+@pytest.fixture
 def card(
-    blueprint: Callable[..., Blueprint], root: Caller, server: peers.Server, device: Rshim, tmp_path: Path,
+    blueprint: Callable[..., Blueprint], root: Caller, server: peers.Server, device: Rshim, homes: Path, tmp_path: Path,
     until: Callable[..., Any],
 ) -> Iterator[Resource]:  # fmt: skip
     """Register a host and a card without a BMC in it."""
     Credential.objects.create(name="control", secrets={"private_key": server.control.private})
-    homes = tmp_path / "homes"
-    homes.mkdir(mode=0o711)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o711)
     hosts = {"credential": "control", "min_free_mib": 1, "homes": str(homes)}
     blueprint("hosts", kind="ssh_host", resource_type="host", config=hosts)
     blueprint("cards", kind="bluefield_card", resource_type="dpu_card")
@@ -107,7 +112,7 @@ def test_a_worker_that_dies_after_each_call_changes_nothing_about_that(card, dev
 
 def _rebooted(root: Caller, lease: Lease) -> Lease:
     """Go on until the host must be restarted, which its kind cannot do. Say that it was done."""
-    end = clock.monotonic() + 200
+    end = clock.monotonic() + 400
     while not (held := Run.objects.filter(waits_for="operator").first()):
         _turn()
         clock.sleep(0.05)

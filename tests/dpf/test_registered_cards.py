@@ -24,7 +24,7 @@ def machine(site: Lab) -> Host:
     """Add a host with two cards, of which DPF knows nothing."""
     made = site.double.world.host("h1", SERIALS, register=False)
     resources.register(site.root, "hosts", {"name": made.name, "identity": made.name})
-    site.until(Resource.objects.get(blueprint__name="hosts"), state="active")
+    site.discover()
     return made
 
 
@@ -59,8 +59,6 @@ def _life(site: Lab, ask: object) -> None:
     assert {one["name"] for one in node["spec"]["dpus"]} == {devices[one] for one in SERIALS}
     site.discover()
     assert Resource.objects.filter(type="dpu_card", gone_at=None).count() == 2, "they are discovered as the same cards"
-    cluster = Resource.objects.exclude(state="broken").get(type="dpu_cluster", gone_at=None)
-    site.until(cluster, state="active")
     lease = site.until(ask("dpu"), turns=200, state="active")  # type: ignore[operator]
     dpu = Resource.objects.get(pk=lease.resource_id)
     assert dpu.part_of_id in (first.pk, second.pk)
