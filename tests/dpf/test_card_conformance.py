@@ -126,6 +126,17 @@ class TestRegisteredCard(KindConformance):
         assert (draft.identity, draft.refused) == (resource.identity, "")
         assert (draft.attributes, draft.facts) == (answer.attributes, answer.facts)
 
+    def test_a_discovered_card_is_neither_created_nor_deleted(self) -> None:
+        self.device("found", "MT2400X00001", {cards.DEVICE_NODE: "rack1-h1"})
+        self.node("found")
+        (draft,) = self.kind.discover(self.blueprint())
+        before = dict(self.memory.objects)
+        resource = replace(super().resource(draft), origin="discovered", registration={})
+        calls = self.ready("build", resource).calls
+        assert len(calls) == 1, "its first step ends the phase"
+        self.destroyed(resource)
+        assert self.memory.objects == before
+
     def test_it_waits_until_dpf_has_found_the_address_of_the_card(self) -> None:
         self.memory.finds_address = False
         resource = self.resource()

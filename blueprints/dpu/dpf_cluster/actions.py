@@ -21,13 +21,13 @@ UID = "dpu_cluster_uuid"
 """The namespace of the identity by which several blueprints recognize a cluster."""
 _ENDPOINT = "endpoint"
 _LOOK = 3.0
-_REGISTERED, _DISCOVERED = "registered", "discovered"
+_BUILT, _REGISTERED, _DISCOVERED = "built", "registered", "discovered"
 
 
 def take_endpoint(spec: Spec, memo: Json) -> Answer:
     """Take one of the addresses of the config, which no other cluster may use."""
     config: Config = spec.config
-    if spec.resource.origin == _REGISTERED or config.build is None or not config.build.endpoints:
+    if spec.resource.origin != _BUILT or config.build is None or not config.build.endpoints:
         return Ready()
     if _ENDPOINT in spec.locks:
         return Ready()
@@ -37,7 +37,9 @@ def take_endpoint(spec: Spec, memo: Json) -> Answer:
 
 @kube_told
 def create(spec: Spec, memo: Json) -> Answer:
-    """Create the DPUCluster, adopt it after a lost answer, or use one of others that is registered."""
+    """Create the DPUCluster, adopt it after a lost answer, or use one of others that is registered or discovered."""
+    if spec.resource.origin == _DISCOVERED:
+        return Ready()
     with opened(spec) as site:
         if spec.resource.origin == _REGISTERED:
             return _registered(site, spec)
@@ -114,7 +116,9 @@ def _unusable(site: Site, found: Object, given: Registration) -> str:
 
 @kube_told
 def wait(spec: Spec, memo: Json) -> Answer:
-    """Wait until the cluster is ready. The percentage never falls."""
+    """Wait until the cluster is ready. The percentage never falls. The discovery says how a discovered cluster is."""
+    if spec.resource.origin == _DISCOVERED:
+        return Ready()
     with opened(spec) as site:
         found = site.find(clusters.KIND, name_of(site, spec))
     scope = Scope.OPERATOR if spec.resource.origin == _REGISTERED else Scope.BLUEPRINT
@@ -142,6 +146,8 @@ def wait(spec: Spec, memo: Json) -> Answer:
 @kube_told
 def read_kubeconfig(spec: Spec, memo: Json) -> Answer:
     """Check that the kubeconfig of the cluster can be used. Nothing of it is stored."""
+    if spec.resource.origin == _DISCOVERED:
+        return Ready()
     name = str(spec.resource.facts.get("kubeconfig") or "")
     if not name:
         message = f"DPUCluster {spec.resource.facts.get('name')} is ready, but names no secret with its kubeconfig."
