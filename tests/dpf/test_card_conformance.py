@@ -24,6 +24,12 @@ from tests.dpf.memory import KUBECONFIG, Memory
 
 FINALIZER = "example.org/keep"
 SECOND = {**TAGS, "drydock-resource": "2", "drydock-proof": "second"}
+"""The proof of another registered card of the same installation."""
+
+
+def of_card(proof: Mapping[str, str]) -> Json:
+    """Return a proof as a DPUDevice has it."""
+    return {key.replace("drydock-", "drydock-card-"): value for key, value in proof.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -69,9 +75,9 @@ class TestRegisteredCard(KindConformance):
 
     def outside(self) -> Sequence[Outside]:
         return [
-            Outside(name=name, tags={key: value for key, value in body["metadata"]["labels"].items() if key in TAGS})
+            Outside(name=name, tags={key: labels[f"drydock-card-{key.removeprefix('drydock-')}"] for key in TAGS})
             for (kind, name), body in self.memory.objects.items()
-            if kind == DEVICE and "drydock-installation" in body["metadata"]["labels"]
+            if kind == DEVICE and "drydock-card-installation" in (labels := body["metadata"]["labels"])
         ]
 
     def plant(self) -> None:
@@ -110,7 +116,7 @@ class TestRegisteredCard(KindConformance):
         assert found["spec"] == {
             "serialNumber": "MT2400X00001", "numberOfPFs": 1, "bmcIp": "10.0.9.7", "bmcPort": 8443,
         }  # fmt: skip
-        labels = {cards.DEVICE_NODE: "rack1-h1", cards.DEVICE_PCI: "0000-2b-00", **TAGS}
+        labels = {cards.DEVICE_NODE: "rack1-h1", cards.DEVICE_PCI: "0000-2b-00", **of_card(TAGS)}
         assert found["metadata"]["labels"] == labels
         assert self.the_node()["spec"] == {"dpus": [{"name": resource.key}], "nodeRebootMethod": {"external": {}}}
         assert self.the_node()["metadata"]["labels"] == {ENABLED: "true", KEY: resource.key, **TAGS}
@@ -160,12 +166,12 @@ class TestRegisteredCard(KindConformance):
 
     def second(self) -> None:
         """Let another resource of this installation have a card in the same host."""
-        self.device("card-2", "MT2400X00002", SECOND)
+        self.device("card-2", "MT2400X00002", of_card(SECOND))
         body = self.the_node()
         body["spec"]["dpus"].append({"name": "card-2"})
 
     def test_a_second_card_is_added_to_the_node_of_the_first(self) -> None:
-        self.device("card-2", "MT2400X00002", SECOND)
+        self.device("card-2", "MT2400X00002", of_card(SECOND))
         self.node("card-2", labels={**SECOND, KEY: "card-2"})
         self.the_node()["metadata"]["labels"]["theirs"] = "kept"
         resource = self.built()

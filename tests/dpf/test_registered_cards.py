@@ -42,9 +42,11 @@ def _life(site: Lab, ask: object) -> None:
     host = machine(site)
     first, second = (card(site, host, serial) for serial in SERIALS)
     if not site.double.generation.devices:
-        for _ in range(4):
+        for _ in range(40):
             site.turn()
-        first.refresh_from_db()
+            first.refresh_from_db()
+            if "dpu-enabled" in first.message:
+                break
         assert first.state == "pending"
         assert "feature.node.kubernetes.io/dpu-enabled=true" in first.message
         assert f"on Node {host.name}" in first.message

@@ -80,9 +80,10 @@ class DpfCard(Kind, Registers, Discovers, Lists):
             dialect = dialect_of(cluster)
             if not cards.uses_devices(dialect):
                 return []
-            wanted = f"{INSTALLATION}={installation}"
-            devices = cluster.list(dialect.type(registering.DEVICE), config.namespace, labels=wanted)
-            nodes = cluster.list(dialect.type(registering.NODE), config.namespace, labels=wanted)
+            devices, nodes = (
+                cluster.list(dialect.type(kind), config.namespace, labels=f"{label}={installation}")
+                for kind, label in ((registering.DEVICE, registering.OF_INSTALLATION), (registering.NODE, INSTALLATION))
+            )
         return registering.owned(devices, nodes)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:

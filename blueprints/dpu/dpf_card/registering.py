@@ -7,6 +7,7 @@ of the same installation takes over, so that the DPUNode always belongs to a res
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.bluefield import hold_card
@@ -20,12 +21,22 @@ from blueprints.kube import Object, has_labels
 from blueprints.specs import Owned, Spec
 
 DEVICE, NODE = "DPUDevice", "DPUNode"
+OF_INSTALLATION = "drydock-card-installation"
+"""The label of all DPUDevices that an installation has created."""
 KEY = "drydock-key"
 """The label with the key of the resource, on objects whose name an operator has chosen."""
 ENABLED = f"{cards.FEATURE}dpu-enabled"
-_TAGS = "drydock-"
+_TAGS, _OF_CARD = "drydock-", "drydock-card-"
+"""Beginnings of the names of our labels. DPF copies the labels of a DPUDevice to its DPU, over those of the DPUSet, so
+the proof of a DPUDevice has names of its own."""
 _LOOK = 3.0
 _DISCOVERED = "discovered"
+
+
+def card_site(site: Site) -> Site:
+    """Return the site for DPUDevices, whose proof has names of its own."""
+    tags = {f"{_OF_CARD}{key.removeprefix(_TAGS)}": value for key, value in site.tags.items()}
+    return replace(site, tags=tags)
 
 
 def given_of(spec: Spec) -> Registration:
@@ -59,7 +70,7 @@ def create_device(spec: Spec, memo: Json) -> Answer:
         if wrong := site.dialect.missing(manifest):
             said = " ".join(wrong.sentences())[:1500]
             return Failed(scope=Scope.OPERATOR, code="card_fields", message=f"Nothing was written. {said}")
-        site.ensure(manifest)
+        card_site(site).ensure(manifest)
     return Ready(facts={"device": name, "node": given.node}, log=f"DPUDevice {name} is there.")
 
 
@@ -185,7 +196,7 @@ def delete_device(spec: Spec, memo: Json) -> Answer:
     with opened(spec) as site:
         if not cards.uses_devices(site.dialect):
             return Ready()
-        left = site.delete(DEVICE, site.name(DEVICE, spec.resource.key))
+        left = card_site(site).delete(DEVICE, site.name(DEVICE, spec.resource.key))
     if left is None:
         return Ready()
     kept = f" It is kept by the finalizers {', '.join(left.finalizers)}." if left.finalizers else ""
@@ -201,8 +212,13 @@ def owned(devices: Sequence[Object], nodes: Sequence[Object]) -> list[Owned]:
     for one in devices:
         if not one.deleting:
             facts = {"node": one.labels.get(cards.DEVICE_NODE, "")}
-            found[one.name] = Owned(key=one.name, tags=_proof(one), facts=facts)
+            found[one.name] = Owned(key=one.name, tags=_proof_of_card(one), facts=facts)
     return [one for _, one in sorted(found.items())]
+
+
+def _proof_of_card(found: Object) -> dict[str, str]:
+    mine = {key: value for key, value in found.labels.items() if key.startswith(_OF_CARD)}
+    return {f"{_TAGS}{key.removeprefix(_OF_CARD)}": value for key, value in mine.items()}
 
 
 def _proof(found: Object) -> dict[str, str]:
@@ -235,8 +251,9 @@ def _heirs(site: Site, devices: Sequence[str]) -> dict[str, str]:
     """
     for name in devices:
         found = site.find(DEVICE, name)
-        if found is not None and not found.deleting and _is_of_installation(site, found):
-            return {ENABLED: "true", **_proof(found), KEY: name}
+        proof = _proof_of_card(found) if found is not None and not found.deleting else {}
+        if proof.get(INSTALLATION) == site.proof[INSTALLATION]:
+            return {ENABLED: "true", **proof, KEY: name}
     return {ENABLED: "true"}
 
 
