@@ -19,6 +19,7 @@ GROUPS = {
     "tests/accelerators/test_condition_engine.py": ACCOUNTS,
     "tests/accelerators/test_engine.py": ACCOUNTS,
     "tests/bluefield/test_dpu_engine.py": ACCOUNTS,
+    "tests/bluefield/test_rshim_engine.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_console.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_engine.py": ACCOUNTS,
     "tests/blueprints/baremetal/test_per_lease.py": ACCOUNTS,
@@ -43,8 +44,9 @@ GROUPS = {
 }
 
 SECONDS = {
-    ACCOUNTS: 530,
+    ACCOUNTS: 560,
     COMMANDS: 300,
+    "tests/bluefield/test_rshim_steps.py": 50,
     "tests/blueprints/baremetal/test_conformance.py": 30,
     "tests/blueprints/baremetal/test_network_ramdisk.py": 500,
     "tests/blueprints/baremetal/test_ramdisk_conformance.py": 500,

@@ -46,6 +46,11 @@ def where(access: Access) -> str:
     return Redfish().identity(access.model_copy(update={"system": ""}))
 
 
+def has_bmc(resource: ResourceView) -> bool:
+    """Return whether a card is registered with its BMC. The others are reached by rshim from their hosts only."""
+    return bool(resource.registration.get("bmc"))
+
+
 def access_of(resource: ResourceView) -> Access:
     """Return how the BMC of a card is reached, with the certificate that an operator has confirmed."""
     access = Access.model_validate(resource.registration["bmc"])

@@ -11,7 +11,7 @@ from blueprints.contract import Fields
 from blueprints.matching import Match
 from blueprints.specs import ResourceView, Spec
 
-DPF, BMC = "dpf", "bmc"
+DPF, BMC, RSHIM = "dpf", "bmc", "rshim"
 """How a card is reached: the values of the attribute `via`."""
 SCOPE = "BlueField card"
 """The scope of the slot locks on cards. Their values are serial numbers."""
@@ -30,7 +30,7 @@ class CardAttributes(Fields):
     host: str | None = Field(default=None, description="Name of the host that it is in.")
     serial: str | None = Field(default=None, description="Serial number.")
     part_number: str | None = Field(default=None, description="Part number (OPN).")
-    via: str | None = Field(default=None, description="How it is reached: dpf or bmc.")
+    via: str | None = Field(default=None, description="How it is reached: dpf, bmc or rshim.")
 
 
 class CardRequirements(Fields):
@@ -42,7 +42,7 @@ class CardRequirements(Fields):
     host: str | None = Field(default=None, description="Name of the host that it is in.")
     serial: str | None = Field(default=None, description="Serial number.")
     part_number: str | None = Field(default=None, description="Part number (OPN).")
-    via: str | None = Field(default=None, description="How it is reached: dpf or bmc.")
+    via: str | None = Field(default=None, description="How it is reached: dpf, bmc or rshim.")
 
 
 MATCHES = (

@@ -12,11 +12,10 @@ from blueprints.dpf.cards import uses_devices
 from blueprints.kube import NODE, SECRET, Dialect, Json, Rule, role
 
 _LIST = ("list",)
-_OURS = ("get", "list", "watch", "create", "delete")
-"""The verbs for objects that Drydock creates.
-
-It reads them by name, lists them by label to find orphans, and watches them.
-"""
+_CREATED = ("get", "list", "create", "delete")
+"""The verbs for objects that Drydock creates. It reads them by name, and lists them by label to find orphans."""
+_OURS = (*_CREATED, "watch")
+"""The verbs for objects that it creates and watches."""
 _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dpf": {
         "DPUSet": (*_OURS, "patch"), "DPUFlavor": _OURS, "BFB": ("get",), "DPUCluster": ("get",),
@@ -27,7 +26,7 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUServiceCredentialRequest": (*_OURS, "patch"),
         "DPUServiceChain": _OURS, "DPUServiceInterface": _OURS, "DPUServiceIPAM": _OURS, "DPUServiceNAD": _OURS,
     },
-    "dpf_card": {"DPU": _LIST, "DPUDevice": _LIST, "DPUNode": _LIST},
+    "dpf_card": {"DPU": _LIST, "DPUDevice": _CREATED, "DPUNode": (*_CREATED, "patch")},
     "dpf_cluster": {"DPUCluster": (*_OURS, "patch")},
     "dpf_image": {"BFB": _OURS},
 }  # fmt: skip

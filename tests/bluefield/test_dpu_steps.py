@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +12,16 @@ from typing import Any
 import pydantic
 import pytest
 
-from blueprints.amounts import Amounts
-from blueprints.answers import Answer, Failed, Json, Need, Ready, Scope, Wait
+from blueprints.answers import Failed, Json, Need, Ready, Scope, Wait
 from blueprints.bluefield import bfb
 from blueprints.dpu.bluefield import flashing as steps
 from blueprints.dpu.bluefield import preparing, publishing
 from blueprints.dpu.bluefield.config import Config
 from blueprints.dpu.bluefield.kind import Bluefield as Kind
-from blueprints.specs import BlueprintView, ResourceView, Spec
-from tests.bluefield.dpus import Web, Webroot, card_lease, config, publish, resources, web
-from tests.bmc.bluefield import Bluefield, bluefield
-from tests.bmc.flashing import OEM, TASKS, UPDATE, Card, flashing, image
+from tests.bluefield.dpus import Webroot, card_lease, config, publish, resources, web
+from tests.bluefield.lab import Lab
+from tests.bmc.bluefield import bluefield
+from tests.bmc.flashing import OEM, TASKS, UPDATE, flashing, image
 from tests.peers import require
 
 pytestmark = pytest.mark.timeout(300, func_only=True)
@@ -29,52 +30,6 @@ pytestmark = pytest.mark.timeout(300, func_only=True)
 @pytest.fixture(autouse=True)
 def _database() -> None:
     """No database is needed."""
-
-
-class Lab:
-    """A card, an image, a web root, and a DPU that is built step by step."""
-
-    def __init__(self, bmc: Bluefield, card: Card, images: Web, webroot: Webroot) -> None:
-        self.bmc, self.card, self.images, self.webroot = bmc, card, images, webroot
-        self.parents = {"card": card_lease(bmc), "image": webroot.lease()}
-        self.facts: Json = {}
-        self.secrets: Json = {}
-        self.more: Json = {}
-
-    def spec(self) -> Spec:
-        parsed = Config.model_validate(config(self.card, self.images, **self.more))
-        blueprint = BlueprintView(id=1, name="dpus", kind="bluefield", generation=1, config=parsed)
-        row = ResourceView(
-            id=1, key="dpu-1", name="dpu-1", type="dpu", origin="built", blueprint=blueprint, attributes={},
-            capacity=Amounts(slots=1), facts=self.facts, secrets=self.secrets, parents=self.parents,
-        )  # fmt: skip
-        return Spec(phase="build", key="dpu-1", resource=row, parents=self.parents)
-
-    def call(self, act: Any, memo: Json | None = None) -> Answer:
-        answer: Answer = act(self.spec(), memo or {})
-        if isinstance(answer, Ready):
-            self.facts, self.secrets = {**self.facts, **answer.facts}, {**self.secrets, **answer.secrets}
-        return answer
-
-    def carry(self, act: Any, memo: Json | None = None, calls: int = 30) -> Answer:
-        """Call a step until it is done or has failed."""
-        memo = memo or {}
-        for _ in range(calls):
-            answer = self.call(act, memo)
-            if not isinstance(answer, Wait):
-                return answer
-            memo = answer.memo
-        pytest.fail(f"it still waits: {answer.sentence}")
-
-    def publish(self) -> None:
-        for act in (publishing.look_at_image, preparing.check_compatible, preparing.decide, publishing.publish):
-            assert isinstance(answer := self.carry(act), Ready), answer
-
-    def ready(self) -> None:
-        """Bring it to the point at which the installation is requested."""
-        self.publish()
-        for act in (steps.note_rshim, steps.take_rshim):
-            assert isinstance(answer := self.carry(act), Ready), answer
 
 
 @pytest.fixture
@@ -145,6 +100,38 @@ def test_a_file_that_is_no_whole_bfb_is_refused(lab, content, said):
     assert (answer.code, answer.scope) == ("no_bfb", Scope.BLUEPRINT)
     assert lab.images.uri in answer.message
     assert not lab.card.tasks
+
+
+def test_an_image_with_another_sha256_is_refused_before_bf_cfg_is_written(lab):
+    lab.more = {"sha256": "0" * 64}
+    for act in (publishing.look_at_image, preparing.check_compatible, preparing.decide, publishing.publish):
+        answer = lab.carry(act)
+    assert isinstance(answer, Failed)
+    assert (answer.code, answer.scope) == ("image_digest", Scope.BLUEPRINT)
+    (found,) = lab.webroot.files
+    assert found.read_bytes() == image(), "there is no secret in it"
+
+
+def test_the_sha256_is_verified_whichever_worker_publishes_the_next_part(lab, monkeypatch):
+    monkeypatch.setattr(publishing, "_PART", 16_000)
+    monkeypatch.setattr(publishing, "_SHARE", 0.0)
+    monkeypatch.setattr(publishing, "_opened", _slower(publishing._opened))
+    content = image(size=1 << 17)
+    publish(lab.images, content)
+    lab.more = {"sha256": hashlib.sha256(content).hexdigest().upper()}
+    lab.done(publishing.look_at_image, preparing.check_compatible, preparing.decide)
+    workers: list[Any] = [OrderedDict(), OrderedDict()]
+    memo: Json = {}
+    for number in range(60):
+        monkeypatch.setattr(publishing._Digest, "_known", workers[number % 2 if number < 9 else 1])
+        answer = lab.call(publishing.publish, memo)
+        if not isinstance(answer, Wait):
+            break
+        memo = answer.memo
+    assert isinstance(answer, Ready), answer
+    assert workers[0], "the other worker has read a part of it"
+    (found,) = lab.webroot.files
+    assert found.read_bytes() == content + preparing.bf_cfg_of(lab.spec())
 
 
 @pytest.mark.parametrize(("status", "scope"), [(404, Scope.BLUEPRINT), (403, Scope.BLUEPRINT), (503, Scope.STEP)])

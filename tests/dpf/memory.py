@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import yaml
 
-from blueprints.kube import SECRET, Dialect, Object, ObjectExists, ObjectType
+from blueprints.kube import SECRET, Dialect, Object, ObjectChanged, ObjectExists, ObjectType
 
 KUBECONFIG = yaml.safe_dump(
     {
@@ -33,8 +33,12 @@ class Memory:
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.phases = ["Pending", "Creating", "Ready"]
         """The phases of a new DPUCluster, one for each time that it is read."""
+        self.finds_address = True
+        """Whether the PCI address of a card is found out."""
         self.applied: dict[str, dict[str, str]] = {}
         """The labels that were applied, by the name of the object."""
+        self.created: dict[str, set[str]] = {}
+        """The names of the labels that were written by us, by the uid of the object."""
         self._made = 0
 
     def __enter__(self) -> Self:
@@ -51,6 +55,8 @@ class Memory:
         found = Object.of(copy.deepcopy(body))
         if type_.kind == "DPUCluster":
             self._advance(body)
+        if type_.kind == "DPUDevice":
+            self._attach(body)
         return found
 
     def list(self, type_: ObjectType, namespace: str = "", *, labels: str = "") -> tuple[Object, ...]:
@@ -71,6 +77,7 @@ class Memory:
         body = copy.deepcopy(manifest)
         body["metadata"] |= {"uid": f"00000000-0000-4000-8000-{self._made:012d}", "resourceVersion": str(self._made)}
         self.objects[key] = body
+        self.created[body["metadata"]["uid"]] = set(manifest["metadata"].get("labels", {}))
         return Object.of(copy.deepcopy(body))
 
     def annotate(
@@ -82,10 +89,24 @@ class Memory:
         return self._labelled(body, {key: value for key, value in merged.items() if value is not None})
 
     def apply(self, type_: ObjectType, manifest: dict[str, Any], *, current: Object) -> Object:
-        """Write the labels of a manifest without a spec, and remove those that were applied before."""
-        assert "spec" not in manifest
+        """Write the labels of a manifest, and remove those that were applied before; of a DPUNode, write the spec, too.
+
+        One that Drydock has created has all its labels from there.
+        """
+        assert ("spec" in manifest) == (type_.kind == "DPUNode")
         body, wanted = self.objects[type_.kind, current.name], manifest["metadata"].get("labels", {})
         before = self.applied.get(current.name, {})
+        if "spec" in manifest:
+            if manifest["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+                raise ObjectChanged(f"{current.name} was changed meanwhile.")
+            assert not self.dialect.missing(manifest)
+            self._made += 1
+            before = {
+                key: value for key, value in body["metadata"]["labels"].items() if key in self.created[current.uid]
+            }
+            body["metadata"]["resourceVersion"] = str(self._made)
+            body["spec"] = copy.deepcopy(manifest["spec"])
+            self.created[current.uid] |= set(wanted)
         kept = {key: value for key, value in body["metadata"].get("labels", {}).items() if key not in before}
         self.applied[current.name] = wanted
         return self._labelled(body, {**kept, **wanted})
@@ -111,6 +132,19 @@ class Memory:
         data = {"admin.conf": base64.b64encode(kubeconfig.encode()).decode()}
         if ("Secret", name) not in self.objects:
             self.create(SECRET, {"kind": "Secret", "metadata": {"name": name, "namespace": "dpf"}, "data": data})
+
+    def _attach(self, body: dict[str, Any]) -> None:
+        """Find the card of a DPUDevice, which is ready once a DPUNode lists it."""
+        name, labels = body["metadata"]["name"], body["metadata"].setdefault("labels", {})
+        within = [
+            node["metadata"]["name"]
+            for (kind, _), node in self.objects.items()
+            if kind == "DPUNode" and name in [one["name"] for one in node["spec"].get("dpus", [])]
+        ]
+        ready = {"type": "Ready", "status": "True" if within else "False", "reason": "Pending", "message": ""}
+        body["status"] = {"dpuType": "BlueField3", "conditions": [ready]}
+        if within and self.finds_address:
+            labels.setdefault("provisioning.dpu.nvidia.com/dpudevice-pciAddress", "0000-08-00")
 
     def _advance(self, body: dict[str, Any]) -> None:
         status = body.setdefault("status", {})

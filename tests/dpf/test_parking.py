@@ -16,7 +16,7 @@ from blueprints.dpf.cards import Card
 from blueprints.dpu.dpf import leasing, parking
 from blueprints.dpu.dpf.config import Config
 from blueprints.dpu.dpf.kind import Dpf
-from blueprints.dpu.dpf_card.kind import Config as CardConfig
+from blueprints.dpu.dpf_card.config import Config as CardConfig
 from blueprints.records.logins import LoginsInMemory
 from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView, Spec, Whole
 from drydock.core import clock

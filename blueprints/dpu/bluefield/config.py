@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
@@ -29,6 +29,13 @@ def _image(value: str) -> str:
     return value
 
 
+def _folder(value: str) -> str:
+    if value and (value.endswith("/") or {".", ".."} & set(value.split("/"))):
+        raise ValueError("it must be a path such as /dev/rshim0, without . or .. and without a slash at its end")
+    return value
+
+
+Folder = Annotated[str, Field(max_length=255, pattern=r"^((/[A-Za-z0-9._:-]+)+)?$"), AfterValidator(_folder)]
 Place = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9.:_-]+$")]
 
 
@@ -38,6 +45,10 @@ class Config(Accounts):
     image: Annotated[str, AfterValidator(_image)] = Field(
         max_length=2000, description="Address of the BFB image, from which the workers download it."
     )
+    sha256: str = Field(
+        default="", pattern=r"^([0-9a-fA-F]{64})?$",
+        description="SHA-256 of the image, as 64 hexadecimal digits. Empty: only its own checksums are verified.",
+    )  # fmt: skip
     doca: str = Field(default="", max_length=63, description="Version of DOCA in the image.")
     models: tuple[str, ...] = Field(
         default=(), max_length=10, description="Generations of cards that the image is made for. Empty: not checked."
@@ -59,6 +70,15 @@ class Config(Accounts):
     webroot: Mapping[str, JsonValue] = Field(
         default={}, description="Requirements for the web root from which the BMC fetches the image."
     )
+    rshim: Folder = Field(
+        default="/dev/rshim0",
+        description="Folder of the rshim of a card on its host, by which the image is installed if the BMC does not "
+        "fetch it by HTTP, or if the card has no BMC. Empty: such cards are not used.",
+    )
+    rshims: Mapping[str, Folder] = Field(
+        default={}, max_length=10_000,
+        description="Serial number of a card -> folder of its rshim, for hosts with several cards.",
+    )  # fmt: skip
     addresses: Mapping[str, Place] = Field(
         default={}, description="Serial number of a card -> address of its DPU, as the workers reach it by SSH."
     )
@@ -101,6 +121,13 @@ class Config(Accounts):
 
     def address_of(self, serial: str) -> str:
         """Return the address of the DPU on a card; empty if the config has none."""
-        known: dict[str, Any] = {key.strip().upper(): value for key, value in self.addresses.items()}
-        found: str = known.get(serial.strip().upper()) or self.address.replace("{serial}", serial.strip().lower())
-        return found
+        return _of(serial, self.addresses) or self.address.replace("{serial}", serial.strip().lower())
+
+    def rshim_of(self, serial: str) -> str:
+        """Return the folder of the rshim of a card; empty if its image is not installed by rshim."""
+        return _of(serial, self.rshims) or self.rshim
+
+
+def _of(serial: str, among: Mapping[str, str]) -> str:
+    known = {key.strip().upper(): value for key, value in among.items()}
+    return known.get(serial.strip().upper(), "")

@@ -1,4 +1,4 @@
-"""The steps in which the BMC of a card installs the published image.
+"""The steps in which a card is installed, and those that end a DPU: by its BMC, or else by rshim (`streaming`).
 
 The installation is a task of the BMC, which goes on whoever watches it. It is requested once: the id of its task is
 stored before it is read. If the answer is lost, or the worker dies before it has stored the id, the task is looked for
@@ -14,12 +14,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Wait
-from blueprints.bluefield.access import bmc_told, login_of, opened
+from blueprints.bluefield.access import bmc_told, has_bmc, login_of, opened
 from blueprints.bluefield.messages import meaning
 from blueprints.bmc.errors import BmcAnswerInvalid, BmcAnswerLost, BmcBusy, BmcRefused, BmcUnreachable
 from blueprints.bmc.values import BmcTask, PowerAction, PowerState
+from blueprints.dpu.bluefield import streaming
 from blueprints.dpu.bluefield.config import Config
-from blueprints.dpu.bluefield.preparing import CARD, PATH, card_of, vacate_host
+from blueprints.dpu.bluefield.preparing import CARD, PATH, by_rshim, card_of, vacate_host
 from blueprints.dpu.bluefield.publishing import WEBROOT, address_of
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -33,7 +34,8 @@ _LOST = 600.0
 _RSHIM, _OFF = 120.0, 300.0
 _STARTS = (PowerAction.ON, PowerAction.RESET, PowerAction.CYCLE)
 RSHIM = "bmc_rshim"
-"""Fact: whether the BMC had the rshim before the build. Its presence says that the build may have changed the card."""
+"""Fact: whether the BMC had the rshim before the build; None if that is unknown. Its presence says that the build may
+have changed the card."""
 _AWAY = (BmcUnreachable, BmcBusy, BmcAnswerInvalid)
 """Errors of a BMC that restarts with its new firmware."""
 
@@ -50,6 +52,8 @@ def note_rshim(spec: Spec, memo: Json) -> Answer:
 
     Nothing is installed on a card that could not be switched off afterwards.
     """
+    if not has_bmc(card_of(spec)):
+        return Ready(facts={RSHIM: None})
     with session(spec) as bmc:
         if spec.config.park == "power_off" and not _stops(bmc):
             message = f"{_cannot_stop(spec)} Set `park` to leave if its system may go on running, or update the BMC."
@@ -59,15 +63,17 @@ def note_rshim(spec: Spec, memo: Json) -> Answer:
 
 @bmc_told
 def take_rshim(spec: Spec, memo: Json) -> Answer:
-    """Switch the card on, and let its BMC have the rshim, through which it installs images. Only one side can have it.
+    """Switch the card on, and let its BMC have the rshim or, if the image comes from the host, leave it to the host.
 
-    Firmware that does not say who has it decides that by itself.
+    Only one side can have it. Firmware that does not say who has it decides that by itself.
     """
+    if not has_bmc(card_of(spec)):
+        return Ready()
     with session(spec) as bmc:
         if bmc.power() is PowerState.OFF:
             offered = bmc.power_actions()  # newer firmware has no On, and starts a card by a reset
             bmc.switch(next((one for one in _STARTS if one in offered), PowerAction.ON))
-        return _rshim(bmc, spec, memo, True) or Ready()
+        return _rshim(bmc, spec, memo, not by_rshim(spec)) or Ready()
 
 
 def _rshim(bmc: CardSession, spec: Spec, memo: Json, wanted: bool) -> Answer | None:
@@ -93,6 +99,8 @@ def _rshim(bmc: CardSession, spec: Spec, memo: Json, wanted: bool) -> Answer | N
 @bmc_told
 def check_protocol(spec: Spec, memo: Json) -> Answer:
     """Check that the BMC fetches images by the protocol by which the file is served."""
+    if by_rshim(spec):
+        return Ready()
     protocol, _ = address_of(spec)
     known = [str(one).upper() for one in card_of(spec).facts.get("card", {}).get("protocols", ())]
     if known and protocol not in known:
@@ -103,7 +111,9 @@ def check_protocol(spec: Spec, memo: Json) -> Answer:
 
 @bmc_told
 def flash(spec: Spec, memo: Json) -> Answer:
-    """Request the installation once, and follow its task until it ends."""
+    """Request the installation once, and follow it until it ends."""
+    if by_rshim(spec):
+        return streaming.stream(spec, memo)
     if "task" in memo:
         return _followed(spec, memo)
     secret = spec.resource.secrets[PATH]
@@ -130,8 +140,8 @@ def flash(spec: Spec, memo: Json) -> Answer:
 
 def find_flash(spec: Spec, memo: Json) -> Answer:
     """Go on after a lost answer. An installation that may have begun is looked for, and not requested again."""
-    if "task" in memo or "before" not in memo:
-        return Absent()  # nothing but reads
+    if by_rshim(spec) or "task" in memo or "before" not in memo:
+        return Absent()  # nothing but reads, or the start of a job, which starts once
     return _lost(memo)
 
 
@@ -217,6 +227,8 @@ def verify_versions(spec: Spec, memo: Json) -> Answer:
 
 def _started(spec: Spec, memo: Json, wanted: Mapping[str, str]) -> Answer:
     config: Config = spec.config
+    if not has_bmc(card_of(spec)):
+        return Ready(attributes=installed(config))
     began = memo.get("began") or clock.now().isoformat()
     try:
         with session(spec) as bmc:
@@ -256,6 +268,8 @@ def wait_for_flash(spec: Spec, memo: Json) -> Answer:
     config: Config = spec.config
     if not _changed(spec):
         return Ready()
+    if by_rshim(spec):
+        return streaming.wait_for_stream(spec, memo)
     began = memo.get("began") or clock.now().isoformat()
     try:
         with session(spec) as bmc:
@@ -275,11 +289,21 @@ def wait_for_flash(spec: Spec, memo: Json) -> Answer:
 
 @bmc_told
 def leave_rshim(spec: Spec, memo: Json) -> Answer:
-    """Give the rshim back to the host, if that had it."""
-    if not _changed(spec) or spec.resource.facts[RSHIM] is not False:
+    """Give the rshim back to the one who had it: the host, or the BMC if the image came from the host."""
+    if not _changed(spec):
+        return Ready()
+    before = spec.resource.facts[RSHIM]
+    if not has_bmc(card_of(spec)):
+        return streaming.give_back(spec, memo)
+    if before is not by_rshim(spec):
         return Ready()
     with session(spec) as bmc:
-        return _rshim(bmc, spec, memo, False) or Ready()
+        return _rshim(bmc, spec, memo, before) or Ready()
+
+
+def lease_host(spec: Spec, memo: Json) -> Answer:
+    """Lease the host of a card that was installed by rshim, if its end needs it."""
+    return streaming.have_host_again(spec, memo) if _changed(spec) else Ready()
 
 
 def vacate(spec: Spec, memo: Json) -> Answer:
@@ -304,6 +328,8 @@ def park(spec: Spec, memo: Json) -> Answer:
     """Switch the operating system of the card off, so that nothing of a former lease runs."""
     if not _changed(spec) or spec.config.park != "power_off":
         return Ready()
+    if not has_bmc(card_of(spec)):
+        return streaming.stop(spec, memo)
     with session(spec) as bmc:
         if bmc.power() is PowerState.OFF:
             return Ready()

@@ -1,4 +1,4 @@
-"""The kind `bluefield`: DPUs that Drydock installs on leased cards by their BMCs, without Kubernetes."""
+"""The kind `bluefield`: DPUs that Drydock installs on leased cards by their BMCs or by rshim, without Kubernetes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from blueprints.answers import Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import Act, Builds, Carried, Plan, Step
 from blueprints.dpu.bluefield import config as schema
-from blueprints.dpu.bluefield import finishing, flashing, preparing, publishing
+from blueprints.dpu.bluefield import finishing, flashing, host, preparing, publishing, streaming
+from blueprints.hosts import HOST
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Draft, Problem
 
@@ -39,10 +40,12 @@ class Bluefield(WithAccounts, Builds, Carried):
     resource_type: ClassVar[str] = "dpu"
     Config, Requirements, Attributes = schema.Config, DpuRequirements, DpuAttributes
     matches = MATCHES
-    needs: ClassVar[tuple[str, ...]] = (preparing.CARD_TYPE, publishing.WEBROOT_TYPE)
+    needs: ClassVar[tuple[str, ...]] = (preparing.CARD_TYPE, publishing.WEBROOT_TYPE, HOST)
     idle_timeout: ClassVar[dt.timedelta | None] = None
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
-    operator_facts: ClassVar[frozenset[str]] = frozenset({"task", flashing.RSHIM, "image_bytes"})
+    operator_facts: ClassVar[frozenset[str]] = frozenset(
+        {"task", flashing.RSHIM, "image_bytes", preparing.ROUTE, preparing.FOLDER, streaming.ENDED, streaming.FORCED}
+    )
 
     def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:
         """Return the DPU that the config describes, if it can meet the request. Its card is found by the build."""
@@ -60,25 +63,30 @@ class Bluefield(WithAccounts, Builds, Carried):
         return preparing.lease_of_card(config, asked)
 
     def build(self) -> Plan:
-        """Return the plan that publishes image and bf.cfg, lets the BMC install them, and restarts the host."""
+        """Return the plan that publishes image and bf.cfg, installs them by BMC or rshim, and restarts the host."""
         return (
             Step(name="image", act=publishing.look_at_image),
             Step(name="card", act=preparing.have_card, deadline=_WEEK),
             Step(name="lock", act=preparing.lock_card),
             Step(name="compatible", act=preparing.check_compatible),
             Step(name="decide", act=preparing.decide),
+            Step(name="route", act=preparing.choose_route),
+            Step(name="host", act=host.have_host, deadline=_WEEK),
             Step(name="webroot", act=publishing.have_webroot, deadline=_WEEK),
             _of_bmc("protocol", flashing.check_protocol),
+            Step(name="folder", act=host.make_folder),
             Step(name="publish", act=publishing.publish, deadline=LONG),
             Step(name="hold", act=preparing.hold_host, deadline=_WEEK),
             _of_bmc("rshim_before", flashing.note_rshim),
             _of_bmc("rshim", flashing.take_rshim),
+            Step(name="own", act=streaming.own),
             # Its own limit is in the config.
             Step(
                 name="flash", act=flashing.flash, find=flashing.find_flash, interruptible=False, deadline=2 * _DAY,
                 exclusive=True,
             ),
             Step(name="unpublish", act=publishing.unpublish),
+            Step(name="give_back", act=streaming.give_back),
             _of_bmc("running", flashing.wait_until_running, _DAY),
             Step(name="reach", act=finishing.reach, deadline=_DAY),
             Step(name="restart", act=finishing.choose_restart),
@@ -92,6 +100,7 @@ class Bluefield(WithAccounts, Builds, Carried):
     def destroy(self) -> Plan:
         """Return the plan that waits for a running installation and for the host, and switches the card off."""
         return (
+            Step(name="host", act=flashing.lease_host, deadline=_WEEK),
             _of_bmc("flash", flashing.wait_for_flash, 2 * _DAY),
             Step(name="vacate", act=flashing.vacate, deadline=_WEEK, applies=_is_switched_off),
             _of_bmc("park", flashing.park, _WEEK),
@@ -99,7 +108,7 @@ class Bluefield(WithAccounts, Builds, Carried):
         )
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Check credentials and that Redfish can be used. Calls neither card nor web root."""
+        """Check credentials and that Redfish can be used. Calls neither card nor host."""
         found = list(super().check_blueprint(blueprint))
         name = blueprint.config.password_credential
         if name and name not in blueprint.credentials:

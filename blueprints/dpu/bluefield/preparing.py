@@ -1,17 +1,19 @@
-"""The first steps of a DPU: its card, what is decided once, what fits, and the hold of the host."""
+"""The first steps of a DPU: its card, what is decided once, what fits, by which route, and the hold of the host."""
 
 from __future__ import annotations
 
 import secrets
 
+from blueprints import hosts
 from blueprints.answers import Answer, Failed, Json, Maintenance, Need, NeededLease, Ready, Scope
 from blueprints.bluefield import hold_card
+from blueprints.bluefield.access import has_bmc
 from blueprints.bluefield.bfcfg import HASH, bf_cfg
-from blueprints.bluefield.cards import BMC
+from blueprints.bluefield.cards import BMC, RSHIM
 from blueprints.bluefield.dpus import of_card
 from blueprints.dpu.bluefield.config import Config
 from blueprints.hostshell import NeedsOperator, told
-from blueprints.specs import Asked, ResourceView, Spec
+from blueprints.specs import Asked, ResourceView, Spec, Whole
 from blueprints.userdata import user_data
 from drydock.core.errors import InvalidRequest
 from interfaces.keys import KeyPair, new_key_pair
@@ -21,6 +23,10 @@ HOST = f"{CARD}.host"
 """The host that the leased card is in, as a relation of maintenance."""
 CONTROL, HOST_KEY, PATH = "private_key", "host_private", "image_path"
 """Names of secrets: the key of the control account, the host key of the DPU, and the path of the published file."""
+
+ROUTE, FOLDER = "route", "rshim_folder"
+"""Facts: how the image gets to the card, and the folder of its rshim on its host."""
+BY_BMC, BY_RSHIM = "bmc", "rshim"
 
 
 def card_of(spec: Spec) -> ResourceView:
@@ -39,7 +45,8 @@ def wanted_card(config: Config) -> Json:
 
 def lease_of_card(config: Config, asked: Asked | None) -> NeededLease:
     """Return the lease of the card that a DPU for this request is installed on."""
-    requirements = {**wanted_card(config), **of_card(asked.requirements if asked is not None else None), "via": BMC}
+    via = RSHIM if config.card.get("via") == RSHIM else BMC
+    requirements = {**wanted_card(config), **of_card(asked.requirements if asked is not None else None), "via": via}
     return NeededLease(name=CARD, type=CARD_TYPE, requirements=requirements, exclusive=True)
 
 
@@ -72,10 +79,44 @@ def check_compatible(spec: Spec, memo: Json) -> Answer:
     if not address:
         message = f"The address of the DPU on card {serial} is unknown. Add it to `addresses` of the blueprint."
         return Failed(scope=Scope.OFFER, code="address_unknown", message=message)
+    if config.versions and not has_bmc(card_of(spec)):
+        message = f"Card {serial} has no BMC that reports versions. Remove `versions` from the blueprint."
+        return Failed(scope=Scope.OFFER, code="versions_unknown", message=message)
     names = ("model", "memory_gib", "ports", "host", "serial")
     attributes = {name: card[name] for name in names if card.get(name) is not None}
     facts = {"card": serial, "address": address, "port": config.ssh_port, "user": config.user}
     return Ready(attributes=attributes, facts=facts)
+
+
+@told
+def choose_route(spec: Spec, memo: Json) -> Answer:
+    """Choose how the image gets to the card: its BMC fetches it by HTTP or, if it cannot, rshim from the host."""
+    config: Config = spec.config
+    card = card_of(spec)
+    serial = spec.resource.facts["card"]
+    known = [str(one).upper() for one in card.facts.get("card", {}).get("protocols", ())]
+    if has_bmc(card) and (not known or "HTTP" in known):
+        return Ready(facts={ROUTE: BY_BMC})
+    why = f"The BMC of card {serial} fetches images by {', '.join(known)}, not HTTP." if known else ""
+    why = why or f"Card {serial} has no BMC."
+    folder = config.rshim_of(serial)
+    if not folder:
+        message = f"{why} Set `rshim`, so that the image is installed from the host of the card, or update the BMC."
+        return Failed(scope=Scope.OFFER, code="protocol", message=message)
+    if host_of(card) is None:
+        message = f"{why} The image must be installed from the host of the card, and its host is unknown. Register it."
+        return Failed(scope=Scope.OFFER, code="host_unknown", message=message)
+    return Ready(facts={ROUTE: BY_RSHIM, FOLDER: folder}, log=f"{why} The image is installed by {folder} of the host.")
+
+
+def by_rshim(spec: Spec) -> bool:
+    """Return whether the image is installed by rshim from the host of the card, and not by its BMC."""
+    return bool(spec.resource.facts.get(ROUTE) == BY_RSHIM)
+
+
+def host_of(card: ResourceView) -> Whole | None:
+    """Return the host that a card is in; None if that is unknown."""
+    return next((one for one in reversed(card.part_of) if one.type == hosts.HOST), None)
 
 
 @told

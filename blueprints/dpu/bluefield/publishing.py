@@ -1,14 +1,18 @@
 """Steps that put image and bf.cfg as one file into a leased web root, under a path that cannot be guessed.
 
 The web root is leased for the build only. Whatever happens, its lease ends with the build, and the web root is then
-cleaned; the last step of the build removes the file before that.
+cleaned; the last step of the build removes the file before that. If the image is installed by rshim, the file is put on
+the leased host of the card instead.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
-from typing import cast
+from typing import ClassVar, cast
 from urllib.parse import urlsplit
 
 import urllib3
@@ -16,8 +20,9 @@ import urllib3
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Json, Need, NeededLease, Ready, Scope, Wait
 from blueprints.bluefield import bfb
+from blueprints.dpu.bluefield import host
 from blueprints.dpu.bluefield.config import Config
-from blueprints.dpu.bluefield.preparing import PATH, bf_cfg_of
+from blueprints.dpu.bluefield.preparing import PATH, bf_cfg_of, by_rshim
 from blueprints.hostshell import NeedsOperator, told
 from blueprints.specs import LeaseView, Spec
 from drydock.core import clock
@@ -31,6 +36,7 @@ _ROOM = 48
 """MiB of the web root beside the image, for the file system that limits its size, logs, and bf.cfg."""
 _PART = 4 << 20
 _HEAD = 4096
+_MOST_DIGESTS = 64
 _PRIVATE = 0o600
 _PAUSE, _SHARE = 5.0, 0.5
 
@@ -66,6 +72,8 @@ def look_at_image(spec: Spec, memo: Json) -> Answer:
 def have_webroot(spec: Spec, memo: Json) -> Answer:
     """Lease the web root for this build."""
     config: Config = spec.config
+    if by_rshim(spec):
+        return Ready()
     if WEBROOT not in spec.parents:
         mib = int(spec.resource.facts["image_bytes"]) >> 20
         size = Amounts(disk_mib=mib + mib // 12 + _ROOM)
@@ -93,9 +101,13 @@ def publish(spec: Spec, memo: Json) -> Answer:
     size, until = int(spec.resource.facts["image_bytes"]), clock.monotonic() + spec.deadline * _SHARE
     target = _Target(spec)
     at, reading = int(memo.get("at", 0)), bfb.Reading.stored(memo.get("reading", {}))
+    digest = _Digest.of(spec) if config.sha256 else None
+    if digest is not None:
+        at, reading = digest.at, digest.reading
     if not memo or not at <= target.size() <= size + len(target.tail):
         target.begin()
         at, reading = 0, bfb.Reading()
+        digest = digest and digest.anew()
     try:
         if at < size:
             with _opened(config.image, at, spec.deadline * _SHARE) as (response, total):
@@ -106,10 +118,14 @@ def publish(spec: Spec, memo: Json) -> Answer:
                     reading = bfb.read_on(reading, part)
                     target.write(at, part)
                     at += len(part)
+                    if digest is not None:
+                        digest.read_on(part, reading)
                     if clock.monotonic() >= until:
                         break
         if at == size:
             bfb.check_whole(reading)
+            if digest is not None and digest.end() != config.sha256.lower():
+                return _wrong_digest(config)
     except _NoImage as error:
         if not error.passing:
             return Failed(scope=Scope.BLUEPRINT, code="no_image", message=str(error))
@@ -132,9 +148,9 @@ def publish(spec: Spec, memo: Json) -> Answer:
 @told
 def unpublish(spec: Spec, memo: Json) -> Answer:
     """Remove the file. The web root itself is cleaned when its lease ends."""
-    if WEBROOT in spec.parents and PATH in spec.resource.secrets:
+    if (host.LEASE if by_rshim(spec) else WEBROOT) in spec.parents and PATH in spec.resource.secrets:
         with contextlib.suppress(PathMissing):
-            files_of(spec.parents[WEBROOT]).remove(spec.resource.secrets[PATH])
+            _files(spec).remove(spec.resource.secrets[PATH])
     return Ready()
 
 
@@ -143,6 +159,10 @@ def webroot_of(spec: Spec) -> LeaseView:
     if WEBROOT not in spec.parents:
         raise Unreachable("The lease on the web root is gone.")
     return spec.parents[WEBROOT]
+
+
+def _files(spec: Spec) -> Filesystem:
+    return host.files_on(spec) if by_rshim(spec) else files_of(webroot_of(spec))
 
 
 def files_of(lease: LeaseView) -> Filesystem:
@@ -160,7 +180,7 @@ class _Target:
     """The published file. Only the account that serves it may read it."""
 
     def __init__(self, spec: Spec) -> None:
-        self._files, self._path = files_of(webroot_of(spec)), spec.resource.secrets[PATH]
+        self._files, self._path = _files(spec), spec.resource.secrets[PATH]
         self.tail = bf_cfg_of(spec)
 
     def begin(self) -> None:
@@ -177,6 +197,54 @@ class _Target:
         there = self.size() - at
         if there < len(part):
             self._files.append(self._path, part[max(there, 0) :])
+
+
+class _Digest:
+    """The SHA-256 of the image up to some byte, and how far it was read with it.
+
+    It cannot be stored in a memo. A worker that does not have it reads the image from the beginning, without writing
+    what is there. So every worker comes to an end, whichever of them makes the calls.
+    """
+
+    _known: ClassVar[OrderedDict[str, _Digest]] = OrderedDict()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.at, self.reading, self._hash = 0, bfb.Reading(), hashlib.sha256()
+
+    @classmethod
+    def of(cls, spec: Spec) -> _Digest:
+        """Return the digest of the image of a DPU, as far as this process has read it."""
+        key = f"{spec.resource.key} {spec.config.image}"
+        with cls._lock:
+            found = cls._known.get(key)
+        return found or cls(key).anew()
+
+    def anew(self) -> _Digest:
+        """Return the digest of nothing, in place of this one."""
+        made = _Digest(self._key)
+        with self._lock:
+            self._known[self._key] = made
+            while len(self._known) > _MOST_DIGESTS:
+                self._known.popitem(last=False)
+        return made
+
+    def read_on(self, part: bytes, reading: bfb.Reading) -> None:
+        """Read the next bytes."""
+        self._hash.update(part)
+        self.at, self.reading = self.at + len(part), reading
+
+    def end(self) -> str:
+        """Return the digest of the whole image."""
+        with self._lock:
+            self._known.pop(self._key, None)
+        return self._hash.hexdigest()
+
+
+def _wrong_digest(config: Config) -> Failed:
+    message = f"The file {config.image} does not have the SHA-256 {config.sha256.lower()}. Correct `image` or `sha256`."
+    return Failed(scope=Scope.BLUEPRINT, code="image_digest", message=message)
 
 
 def _memo(at: int, reading: bfb.Reading) -> Json:

@@ -1,11 +1,11 @@
-"""Config and registration of cards that are reached by their BMC."""
+"""Config and registration of cards that are reached by their BMC, or by rshim from their host."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from blueprints.bluefield import MATCHES as OF_CARDS
 from blueprints.bluefield import CardAttributes, CardRequirements
@@ -59,17 +59,31 @@ class Registration(Fields):
     serial: Annotated[str, AfterValidator(_serial)] = Field(
         min_length=1, max_length=100, description="Serial number of the card, which its BMC must report."
     )
-    bmc: Access = Field(description='How the BMC is reached: {"address": ...}, by Redfish over TLS.')
+    bmc: Access | None = Field(
+        default=None,
+        description='How the BMC is reached: {"address": ...}, by Redfish over TLS. Empty: the card has none, and is '
+        "installed by rshim from its host.",
+    )
     host: str = Field(
-        default="", max_length=255, description="Name or serial number of the host that the card is in. Empty: none."
+        default="", max_length=255,
+        description="Name or serial number of the host that the card is in. A card without a BMC needs it.",
+    )  # fmt: skip
+    model: Literal["BlueField2", "BlueField3", "BlueField4", ""] = Field(
+        default="", description="Generation of a card without a BMC, which nobody else reports."
     )
 
     @field_validator("bmc")
     @classmethod
-    def _is_encrypted(cls, given: Access) -> Access:
-        if given.tls == "off":
+    def _is_encrypted(cls, given: Access | None) -> Access | None:
+        if given is not None and given.tls == "off":
             raise ValueError("TLS must be on: the BMC gets passwords")
         return given
+
+    @model_validator(mode="after")
+    def _model_is_needed(self) -> Self:
+        if self.bmc is not None and self.model:
+            raise ValueError("model is for cards without a BMC; leave it out, as the BMC reports it")
+        return self
 
 
 class OwnCredential(Fields):
@@ -82,7 +96,7 @@ class OwnCredential(Fields):
 
 
 class Attributes(CardAttributes):
-    """Attributes of a card that is reached by its BMC."""
+    """Attributes of a card that is reached by its BMC or its host."""
 
     mode: str | None = Field(default=None, description="Mode of the card: dpu or nic.")
     bmc_version: str | None = Field(default=None, description="Version of the BMC's firmware.")

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+
 from blueprints.answers import Answer, Hold, Json, Ready, Wait
 from blueprints.bluefield import hold_card, usual_memory_gib
-from blueprints.bluefield.access import PIN, REFUSED, Login, access_of, bmc_told, configured, opened, own, where
-from blueprints.bluefield.cards import BMC
+from blueprints.bluefield.access import (
+    PIN,
+    REFUSED,
+    Login,
+    access_of,
+    bmc_told,
+    configured,
+    has_bmc,
+    opened,
+    own,
+    where,
+)
+from blueprints.bluefield.cards import BMC, RSHIM
 from blueprints.bluefield.logins import FACTORY, PENDING, SET, SHORTEST, new_password
 from blueprints.bluefield.reading import judged
 from blueprints.bmc import tls
 from blueprints.bmc.errors import BmcCertificateUnknown, BmcLoginRefused
 from blueprints.bmc.redfish import Redfish
+from blueprints.contract import Act
 from blueprints.dpu.bluefield_card.config import Config, Registration
 from blueprints.hostshell import NeedsOperator, told
 from blueprints.identities import real
@@ -29,12 +43,29 @@ def serial_of(spec: Spec) -> str:
     return str(spec.resource.registration["serial"]).strip().upper()
 
 
+def by_bmc(act: Act) -> Act:
+    """Wrap an act that calls the BMC, so that nothing is done about a card that has none."""
+    inner = bmc_told(act)
+
+    @functools.wraps(act)
+    def answered(spec: Spec, memo: Json) -> Answer:
+        return inner(spec, memo) if has_bmc(spec.resource) else Ready()
+
+    return answered
+
+
+@told
 def lock(spec: Spec, memo: Json) -> Answer:
     """Take the lock on the serial number of the card, so that nobody else writes to it, by whatever way."""
+    if not has_bmc(spec.resource) and _state(spec.resource):
+        raise NeedsOperator(
+            "The BMC of the card has a generated password, which would be lost without `bmc` in the registration.",
+            hint="Add `bmc` again, or remove the card and register it anew.",
+        )
     return hold_card(spec, serial_of(spec)) or Ready()
 
 
-@bmc_told
+@by_bmc
 def trust(spec: Spec, memo: Json) -> Answer:
     """Check the certificate of the BMC, without a login. Hold the enrolment until an operator has compared it."""
     access = access_of(spec.resource)
@@ -90,7 +121,7 @@ def _after(refusal: BmcLoginRefused, memo: Json, logins: int) -> Wait:
     return Wait(after=0.0, memo={_REFUSED: refused})
 
 
-@bmc_told
+@by_bmc
 def log_in(spec: Spec, memo: Json) -> Answer:
     """Try the login, and find out whether its password must be replaced."""
     logins = _logins(spec.resource)
@@ -129,7 +160,7 @@ def choose_password(spec: Spec, memo: Json) -> Answer:
     )  # fmt: skip
 
 
-@bmc_told
+@by_bmc
 def replace_password(spec: Spec, memo: Json) -> Answer:
     """Set the stored password at the BMC, and log in with it."""
     resource = spec.resource
@@ -152,6 +183,8 @@ def inspect(spec: Spec, memo: Json) -> Answer:
     """Read what the card is, and compare its serial number with the registration."""
     resource = spec.resource
     config: Config = spec.config
+    if not has_bmc(resource):
+        return Ready(attributes=_declared(spec))
     with opened(resource, own(resource) or configured(resource), spec.deadline * 0.9) as session:
         found = session.card()
     if found.serial.casefold() != serial_of(spec).casefold():
@@ -172,6 +205,15 @@ def inspect(spec: Spec, memo: Json) -> Answer:
     )  # fmt: skip
 
 
+def _declared(spec: Spec) -> Json:
+    """Return the attributes of a card without a BMC, from its registration."""
+    config: Config = spec.config
+    model = Registration.model_validate(spec.resource.registration).model
+    memory = config.memory_gib.get(model) or usual_memory_gib(model)
+    found = {"model": model, "memory_gib": memory, "ports": config.ports, "via": RSHIM, "serial": serial_of(spec)}
+    return {name: value for name, value in found.items() if value}
+
+
 def host_of(spec: Spec) -> str:
     """Return the name or serial number of the host that the card is in, as the registration or the config says."""
     given = Registration.model_validate(spec.resource.registration)
@@ -188,6 +230,11 @@ def place(spec: Spec, memo: Json) -> Answer:
 def check_place(spec: Spec, memo: Json) -> Answer:
     """Check that the host of the card is known, as others would be switched off with it."""
     wanted, host = host_of(spec), spec.resource.host()
+    if not wanted and not has_bmc(spec.resource):
+        raise NeedsOperator(
+            "The card has no BMC, so it can be installed from its host only, and no host is registered with it.",
+            hint="Add `bmc` or `host` to the registration of the card.",
+        )
     if wanted and host is None:
         raise NeedsOperator(
             f"The card is in host {wanted}, but no host has this name or serial number, or several have.",
@@ -196,7 +243,7 @@ def check_place(spec: Spec, memo: Json) -> Answer:
     return Ready(attributes={"host": host.name if host is not None else None})
 
 
-@bmc_told
+@by_bmc
 def hand_back(spec: Spec, memo: Json) -> Answer:
     """Replace a generated password by one that people know, as nobody can read it after the card is removed."""
     resource = spec.resource

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
-from blueprints.bluefield.access import bmc_told, login_of, opened
+from blueprints.bluefield.access import login_of, opened
 from blueprints.bluefield.reading import judged
-from blueprints.dpu.bluefield_card.enrolment import serial_of
+from blueprints.dpu.bluefield_card.enrolment import by_bmc, serial_of
 from blueprints.specs import Spec
 
 
-@bmc_told
+@by_bmc
 def look(spec: Spec, memo: Json) -> Answer:
     """Read serial number and health. A card that was exchanged is quarantined, as it is another one."""
     resource = spec.resource

@@ -1,7 +1,7 @@
 """The kind `bluefield_card`: BlueField cards that are registered with their own BMC, each part of its host.
 
 Drydock logs in to the BMC by Redfish over TLS and needs no Kubernetes. The build enrols the card, and installs nothing
-on it.
+on it. A card without a BMC is known by its registration only, and is installed by rshim from its host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ClassVar
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Json, Ready
 from blueprints.bluefield.access import PIN, REFUSED, UNREACHABLE, where
-from blueprints.bluefield.cards import BMC
+from blueprints.bluefield.cards import BMC, RSHIM
 from blueprints.bluefield.logins import LONGEST, SHORTEST
 from blueprints.contract import Act, Checks, Kind, Plan, Registers, Step, Updates
 from blueprints.dpu.bluefield_card import config as schema
@@ -29,11 +29,10 @@ _PATIENT = 3600.0
 
 def drafted(given: schema.Registration) -> Draft:
     """Return the draft for a registration."""
-    bmc = f"redfish {where(given.bmc)}"
+    bmc = {OF_BMC: f"redfish {where(given.bmc)}"} if given.bmc is not None else {}
     return Draft(
-        name=given.name or given.serial, identity=given.serial,
-        identities=real({"serial": given.serial, OF_BMC: bmc}), attributes={"serial": given.serial, "via": BMC},
-        capacity=Amounts(slots=1),
+        name=given.name or given.serial, identity=given.serial, identities=real({"serial": given.serial, **bmc}),
+        attributes={"serial": given.serial, "via": BMC if bmc else RSHIM}, capacity=Amounts(slots=1),
     )  # fmt: skip
 
 

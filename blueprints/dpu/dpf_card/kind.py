@@ -1,6 +1,7 @@
 """The kind `dpf_card`: BlueField cards that DPF knows, each part of its host.
 
-Cards are one pool for all blueprints that build DPUs: each DPU leases its card exclusively, for life.
+Cards are one pool for all blueprints that build DPUs: each DPU leases its card exclusively, for life. They are
+discovered, or registered, and then Drydock creates their DPUDevices and DPUNodes.
 """
 
 from __future__ import annotations
@@ -9,66 +10,38 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from pydantic import Field
-
 from blueprints.amounts import Amounts
-from blueprints.answers import Json, Ready
-from blueprints.bluefield import MATCHES, CardAttributes, CardRequirements
+from blueprints.bluefield import MATCHES
 from blueprints.bluefield.cards import DPF as VIA_DPF
-from blueprints.contract import Discovers, Kind, Plan, Step
+from blueprints.contract import Discovers, Kind, Lists, Plan, Registers, Step
 from blueprints.dpf import bmc, cards, dialect_of
 from blueprints.dpf import config as server
 from blueprints.dpf.access import INSTALLATION
 from blueprints.dpf.cards import Card
+from blueprints.dpu.dpf_card import config as schema
+from blueprints.dpu.dpf_card import registering
 from blueprints.identities import real
 from blueprints.kube import KubeError, Object, connect
 from blueprints.matching import Match
-from blueprints.specs import BlueprintView, Draft, HostView, Problem
+from blueprints.specs import BlueprintView, Draft, HostView, Owned, Problem
+
+_LONG = 86_400.0
 
 
-class Config(bmc.WithBmcs):
-    """Config of a blueprint of kind dpf_card."""
-
-    hosts: Mapping[str, str] = Field(
-        default={}, description="Node -> name of the host that it is, where their names differ."
-    )
-    nodes: Mapping[str, str] = Field(
-        default={}, description="Labels that a Node must have, on servers whose cards are labels of Nodes. Empty: none."
-    )
-    memory_gib: Mapping[str, int] = Field(
-        default={},
-        description="Generation or part number -> memory of such cards in GiB, where it is not the usual one.",
-    )
-    ports: int = Field(default=2, ge=1, le=4, description="Network ports of a card.")
-
-
-class Attributes(CardAttributes):
-    """Attributes of a card that DPF manages."""
-
-    parks: list[str] | None = Field(
-        default=None, description="Ways in which the card can be parked: leave, reimage, power_off, wipe."
-    )
-
-
-class Requirements(CardRequirements):
-    """Requirements that a lease may set for a card."""
-
-    parks: str | None = Field(default=None, description="A way in which the card must be possible to park.")
-
-
-class DpfCard(Kind, Discovers):
+class DpfCard(Kind, Registers, Discovers, Lists):
     """The cards that DPUDevices or labels of Nodes describe."""
 
     name: ClassVar[str] = "dpf_card"
     resource_type: ClassVar[str] = "dpu_card"
-    Config, Requirements, Attributes = Config, Requirements, Attributes
+    Config, Requirements, Attributes = schema.Config, schema.Requirements, schema.Attributes
+    Registration = schema.Registration
     matches = (*MATCHES, Match("parks", "contains", "parks"))
     discovery_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     operator_facts: ClassVar[frozenset[str]] = frozenset({"node_labels", "card_labels", bmc.BMC})
 
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
         """Return the cards that DPF knows. Raises KubeError."""
-        config: Config = blueprint.config
+        config: schema.Config = blueprint.config
         with connect(blueprint.credentials[config.credential]) as cluster:
             dialect = dialect_of(cluster)
             found = cards.all_cards(cluster, dialect, config.namespace, config.nodes)
@@ -76,15 +49,48 @@ class DpfCard(Kind, Discovers):
         hosts = {one.name: one for one in blueprint.hosts(None)}
         return [_draft(config, card, found, dpus, hosts) for card in found]
 
+    def register(self, config: schema.Config, given: schema.Registration) -> Draft:
+        """Return the draft for a registered card. Calls no server."""
+        host = config.hosts.get(given.node, given.node)
+        return Draft(
+            name=given.name or given.serial, identity=given.serial, identities=real({"serial": given.serial}),
+            attributes={"serial": given.serial, "host": host, "via": VIA_DPF}, capacity=Amounts(slots=1),
+        )  # fmt: skip
+
+    def build(self) -> Plan:
+        """Return the plan that creates DPUDevice and DPUNode of a registered card, and waits until it is ready."""
+        return (
+            Step(name="lock", act=registering.lock),
+            Step(name="device", act=registering.create_device),
+            Step(name="node", act=registering.join_node, deadline=_LONG),
+            Step(name="ready", act=registering.wait, deadline=_LONG),
+        )
+
     def destroy(self) -> Plan:
-        """Return the plan that hands the card back. A DPU on it has been destroyed before."""
-        return (Step(name="leave", act=lambda spec, memo: Ready()),)
+        """Return the plan that deletes what Drydock created for the card. A DPU on it has been destroyed before."""
+        return (
+            Step(name="leave", act=registering.leave_node, deadline=_LONG),
+            Step(name="delete", act=registering.delete_device, deadline=_LONG),
+        )
+
+    def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
+        """Return the cards of this installation that have a DPUDevice or a DPUNode."""
+        config: schema.Config = blueprint.config
+        with connect(blueprint.credentials[config.credential]) as cluster:
+            dialect = dialect_of(cluster)
+            if not cards.uses_devices(dialect):
+                return []
+            devices, nodes = (
+                cluster.list(dialect.type(kind), config.namespace, labels=f"{label}={installation}")
+                for kind, label in ((registering.DEVICE, registering.OF_INSTALLATION), (registering.NODE, INSTALLATION))
+            )
+        return registering.owned(devices, nodes)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used and has DPF, and which cards can be parked by their BMCs."""
         if found := server.problems(blueprint, ("DPU", "DPUSet")):
             return found
-        config: Config = blueprint.config
+        config: schema.Config = blueprint.config
         try:
             with connect(blueprint.credentials[config.credential]) as cluster:
                 there = cards.all_cards(cluster, dialect_of(cluster), config.namespace, config.nodes)
@@ -94,19 +100,12 @@ class DpfCard(Kind, Discovers):
 
 
 def _draft(
-    config: Config, card: Card, among: Sequence[Card], dpus: Sequence[Object], hosts: Mapping[str, HostView]
+    config: schema.Config, card: Card, among: Sequence[Card], dpus: Sequence[Object], hosts: Mapping[str, HostView]
 ) -> Draft:  # fmt: skip
-    name = config.hosts.get(card.node, card.node)
-    host = hosts.get(name)
-    memory = config.memory_gib.get(card.opn) or config.memory_gib.get(card.model) or card.memory_gib
-    found: Json = {
-        "model": card.model or None, "memory_gib": memory, "ports": config.ports, "host": name or None,
-        "serial": card.serial or None, "part_number": card.opn or None, "via": VIA_DPF,
-        "parks": bmc.ways(config, card),
-    }  # fmt: skip
+    host = hosts.get(config.hosts.get(card.node, card.node))
     return Draft(
         name=card.name, identity=card.identity, identities=real({"serial": card.serial}) if card.serial else (),
-        attributes={key: value for key, value in found.items() if value is not None},
+        attributes=registering.attributes(config, card),
         capacity=Amounts(slots=1), host=host.id if host is not None else None, facts=card.facts(),
         refused=card.problem or _ambiguous(card, among) or _foreign(card, dpus),
     )  # fmt: skip
