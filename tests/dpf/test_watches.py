@@ -218,7 +218,7 @@ def test_no_two_kinds_watch_the_same_objects_whatever_the_number_of_blueprints()
         DpfCluster.Config(**server),
     )
     found = [one for kind, config in zip(KINDS, configs, strict=True) for one in kind.watched(config)]
-    assert len(found) == len(set(found)) == 9
+    assert len(found) == len(set(found)) == 13
     assert set(found) == set(places(configs[0], [one.name.partition("/")[2] for one in found]))
 
 
