@@ -87,14 +87,16 @@ class DpuDemo:
     @staticmethod
     def _dpus(image: str) -> dict[str, Any]:
         charts = [{**CHART, "versions": ["1.2.0"]}]
-        return {"image": image, "flavor": FLAVOR, "park": "power_off", "charts": charts}
+        services = {"charts": charts, "chains": {"vfs": 8}, "networks": ["10.20.0.0/16"]}
+        return {"image": image, "flavor": FLAVOR, "park": "power_off", **services}
 
     def _blueprints_with_bmc(self) -> None:
         from tests.bluefield.dpus import config
 
         here = {"folder": f"{os.environ['DRYDOCK_STATE']}/web", "first_uid": 825_100, "uids": 50}
-        self._add("here", "local_host", {**here, "cpu_millicores": 4000, "disk_mib": 100_000})
-        self._add("folders", "storage", {"disk_mib": 32})
+        self._add("here", "local_host", {**here, "cpu_millicores": 200_000, "disk_mib": 100_000})
+        # As many vCPUs as only this machine has: a web root on a host with cards would have to end before its reboot.
+        self._add("folders", "storage", {"disk_mib": 32, "cpu_millicores": 100_000})
         self._add("sites", "webroot", {"first_port": _PORTS, "last_port": _PORTS + 20})
         self._add("bmc-cards", "bluefield_card", {})
         self._add("bmc-dpus", "bluefield", config(self.lab.card, self.lab.images))
@@ -164,9 +166,14 @@ class DpuDemo:
     def _serve(self, leases: list[Any]) -> None:
         from drydock_client.values import DpuChart
 
-        self.stage.scene("A service on the first DPU, and a command on the one without Kubernetes")
-        first = leases[0].id
-        self.client.apply_dpu_service(first, "edge", chart=DpuChart(**CHART, version="1.2.0"))
+        self.stage.scene("A service with a chain on the first DPU, and a command on the one without Kubernetes")
+        first, chart = leases[0].id, DpuChart(**CHART, version="1.2.0")
+        self.client.apply_dpu_service(first, "edge", chart=chart, interfaces=["net1", "net2"])
+        self.client.create_dpu_network(first, "blue", subnet="10.20.1.0/24", addresses=8)
+        self.client.connect_dpu_chain(first, "web", switches=[["p0", "edge:net1@blue"], ["edge:net2", "pf0vf3"]])
+        self.wait(
+            "the chain connects port, service and VF", lambda: self.client.dpu_chain(first, "web").state == "ready"
+        )
         self.wait("its pods are ready", lambda: self.client.dpu_service(first, "edge").state == "ready")
         if AS_ROOT:
             said = leases[2].interface("command").check(["sh", "-c", "echo $(id -un) on $(uname -s)"]).text.strip()

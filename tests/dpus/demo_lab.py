@@ -116,9 +116,9 @@ class DemoLab:
 
     def left(self) -> list[str]:
         """Return the objects on the API servers that were made for Drydock."""
-        from tests.dpus.api import BFB, CLUSTER, FLAVOR, SERVICE, name_of
+        from tests.dpus.api import BFB, CHAIN, CLUSTER, FLAVOR, INTERFACE, IPAM, SERVICE, name_of
 
-        kinds = (BFB, CLUSTER, FLAVOR, SERVICE)
+        kinds = (BFB, CLUSTER, FLAVOR, SERVICE, CHAIN, INTERFACE, IPAM)
         return self.user.left() + [f"{kind.name} {name_of(one)}" for kind in kinds for one in self.user.all(kind)]
 
 
