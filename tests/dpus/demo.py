@@ -77,10 +77,13 @@ class DpuDemo:
         (other.folder / "control").write_text(guest.control.public + "\n")
         self.client.add_credential("rack-root", {"private_key": guest.control.private})
         self.client.add_credential("rack-bmc", double.credential())
+        homes = Path(os.environ["DRYDOCK_STATE"]) / "homes"
+        homes.mkdir()
+        homes.chmod(0o755)
         config = {
-            "credential": "rack-root", "bmc_credential": "rack-bmc", "min_free_mib": 0, "compare": "report",
-            "connect_timeout": 5, "shutdown_timeout": 10, "accounts": "per_lease" if AS_ROOT else "shared",
-            "trusted": True,
+            "credential": "rack-root", "bmc_credential": "rack-bmc", "homes": str(homes), "min_free_mib": 0,
+            "compare": "report", "connect_timeout": 5, "shutdown_timeout": 10, "trusted": True,
+            "accounts": "per_lease" if AS_ROOT else "shared",
         }  # fmt: skip
         self._add("hosts", "bare_metal", config)
 
@@ -190,13 +193,13 @@ class DpuDemo:
         self.stage.scene("A new image")
         server = {"credential": "dpf", "namespace": NAMESPACE}
         self.client.change_blueprint("dpus", BlueprintChange(config={**server, **self._dpus(NEW)}))
-        idle = Resource.objects.filter(type="dpu", blueprint__name="dpus", used_slots=0)
-        self.wait("the idle DPU with the old image is taken down", lambda: not idle.filter(gone_at=None).exists())
-        dpu = Resource.objects.get(leases__pk=leases[0].id, type="dpu")
-        self.wait("the leased one waits", lambda: bool(self._row(dpu).message))
-        self.stage.line(f"it says: {self._row(dpu).message}")
+        dpus = Resource.objects.filter(type="dpu", blueprint__name="dpus", gone_at=None)
+        self.wait("the idle DPU with the old image is taken down", dpus.filter(state="released").exists)
+        dpu = dpus.get(state="active")
+        self.wait("the leased one waits", lambda: "waits for lease" in self.client.resource(dpu.pk).message)
+        self.stage.line(f"it says: {self.client.resource(dpu.pk).message}")
         leases[0].release()
-        self.wait("it is taken down after its lease", lambda: self._row(dpu).gone_at is not None)
+        self.wait("both cards are switched off after the lease", lambda: not dpus.exists())
         lease = self.ask("dpu", {"image": NEW})
         self._active(lease)
         leases.append(lease)
@@ -258,10 +261,6 @@ class DpuDemo:
         rows = [f"{one.name}: {one.state} {one.message}" for one in Resource.objects.filter(gone_at=None)]
         runs = [f"{one.resource}: {one.phase} {one.step}: {one.sentence}" for one in Run.objects.all()]
         return "; ".join((*rows, *runs))
-
-    def _row(self, resource: Any) -> Any:
-        resource.refresh_from_db()
-        return resource
 
     def _rebooted(self, times: int) -> bool:
         wanted = {"h1": times, "h2": times if AS_ROOT else 0}
