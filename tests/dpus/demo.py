@@ -196,8 +196,8 @@ class DpuDemo:
         dpus = Resource.objects.filter(type="dpu", blueprint__name="dpus", gone_at=None)
         self.wait("the idle DPU with the old image is taken down", dpus.filter(state="released").exists)
         dpu = dpus.get(state="active")
-        self.wait("the leased one waits", lambda: "waits for lease" in self.client.resource(dpu.pk).message)
-        self.stage.line(f"it says: {self.client.resource(dpu.pk).message}")
+        self.wait("the leased one waits", lambda: bool(self._update(dpu.pk)))
+        self.stage.line(f"it says: {self._update(dpu.pk)}")
         leases[0].release()
         self.wait("both cards are switched off after the lease", lambda: not dpus.exists())
         lease = self.ask("dpu", {"image": NEW})
@@ -261,6 +261,11 @@ class DpuDemo:
         rows = [f"{one.name}: {one.state} {one.message}" for one in Resource.objects.filter(gone_at=None)]
         runs = [f"{one.resource}: {one.phase} {one.step}: {one.sentence}" for one in Run.objects.all()]
         return "; ".join((*rows, *runs))
+
+    def _update(self, id: int) -> str:
+        """Return what an update of a resource waits for."""
+        found = self.client.resource(id).update
+        return found.sentence if found is not None and found.state == "waiting" else ""
 
     def _rebooted(self, times: int) -> bool:
         wanted = {"h1": times, "h2": times if AS_ROOT else 0}
