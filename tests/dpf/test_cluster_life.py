@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blueprints.models import Blueprint
+from blueprints.models import Blueprint, RememberedError
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.models import Resource, Run
@@ -89,9 +89,11 @@ def test_a_cluster_that_stays_in_a_phase_shows_it_and_then_fails_without_a_trace
     assert run.percent == 40
     config = Blueprint.objects.get(name="clusters").config
     Blueprint.objects.filter(name="clusters").update(config={**config, "build_timeout": 0.01})
-    release.release(lease.pk, actor="ada")
-    failed = site.until(run.resource, state="destroyed")
+    failed = site.until(run.resource, state="broken")
     assert "Creating" in failed.message
+    assert RememberedError.objects.get().code == "cluster_timeout"
+    release.release(lease.pk, actor="ada")
+    site.until(lease, state="destroyed")
     assert nothing_left(site)
 
 

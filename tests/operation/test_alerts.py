@@ -20,8 +20,10 @@ from tests.operation.deployment import DEPLOY
 LABELS = {f"{PREFIX}{one.name}": set(one.labels) for one in FIGURES}
 LABELS |= {f"{PREFIX}{name}": set() for name in OWN_METRICS} | {f"{PREFIX}build_info": {"version"}}
 STATES = {*LeaseState, *ResourceState}
+WATCHES = {"working", "failing", "unwatched"}
 VALUES = {
-    "state": STATES, "to": STATES, "reason": {*Reason}, "of": {"lease", "resource"}, "quantile": {"0.5", "0.95", "1.0"},
+    "state": {*STATES, *WATCHES}, "to": STATES, "reason": {*Reason},
+    "of": {"lease", "resource"}, "quantile": {"0.5", "0.95", "1.0"},
     "waits_for": {"operator", "leases", "maintenance"}, "what": {"step", "expiry", "discovery"},
     "why": {"drained", "quarantined", "maintenance", "failing", "suspected", "vanished", "stopped"},
     "stage": {"running", "owed", "failing"},
