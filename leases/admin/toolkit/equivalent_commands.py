@@ -185,7 +185,7 @@ OF_LIST = {
     "watch": ("leases",), "keptoutput": ("jobs",), "search": ("orphans",), "token": ("tokens", "token.add"),
     "agent": ("agents", "joincode.add"), "joincode": ("agents", "joincode.add"), "agentorder": ("agents",),
     "reportedhardware": ("hardware",), "leaseevidence": ("leases",), "erasurerecord": ("erasures",),
-    "sensorreport": ("hosts",),
+    "sensorreport": ("hosts",), "providerwatch": ("credentials",),
     "console": ("leases",), "consoleattachment": ("leases",), "consoleinput": ("leases",), "consoleoutput": ("leases",),
 }  # fmt: skip
 
