@@ -206,25 +206,24 @@ def test_only_one_worker_watches_and_another_succeeds_it(pool, cloud):
 
 
 @pytest.mark.parametrize("lost", ["token", "crash"])
-def test_a_bookmark_is_stored_with_what_it_brought_or_not_at_all(booting, lost):
-    here = token()
+def test_a_bookmark_is_stored_with_what_it_brought_or_not_at_all(booting, lost, monkeypatch):
+    here, wake = token(), watches._woken
     Run.objects.update(due_at=LATER)
     news = changed()
 
-    def strike(point: str) -> None:
-        if point == "watch.woken" and lost == "crash":
+    def strike(*given: Any) -> int:
+        woken = wake(*given)
+        assert woken
+        if lost == "crash":
             raise RuntimeError("the worker ends here")
-        if point == "watch.woken":
-            thread = threading.Thread(target=_steal)
-            thread.start()
-            thread.join(10)
+        thread = threading.Thread(target=_steal)
+        thread.start()
+        thread.join(10)
+        return woken
 
-    database.hook(strike)
-    try:
-        with pytest.raises((TokenLost, RuntimeError)):
-            watches.store(here, news, [])
-    finally:
-        database.hook(None)
+    monkeypatch.setattr(watches, "_woken", strike)
+    with pytest.raises((TokenLost, RuntimeError)):
+        watches.store(here, news, [])
     assert not is_due()
     assert ProviderWatch.objects.get().bookmark == ""
 

@@ -33,16 +33,7 @@ from drydock.core import clock
 from drydock.core.errors import Busy as Busy
 from drydock.core.errors import Conflict
 
-NAMES = (
-    "commit.before",
-    "commit.after",
-    "run.taken",
-    "run.calling",
-    "run.called",
-    "run.applying",
-    "run.applied",
-    "watch.woken",
-)
+NAMES = ("commit.before", "commit.after", "run.taken", "run.calling", "run.called", "run.applying", "run.applied")
 
 _hook: Callable[[str], None] | None = None
 

@@ -20,7 +20,7 @@ from blueprints.watches import Changes
 from drydock.core.errors import DrydockError
 from drydock.core.logging import redact
 from leases.engine.core import installation, specs
-from leases.engine.core.database import failpoint, rows, run, short
+from leases.engine.core.database import rows, run, short
 from leases.messaging import hints
 
 
@@ -182,7 +182,6 @@ def _store(token: uuid.UUID, news: Changes, concerned: tuple[str, str], ids: Seq
     if ids:
         run(recheck, (list(ids),))
     woken = _woken(wake, ids)
-    failpoint("watch.woken")
     if not run(_STORED, (news.bookmark, bool(news.objects), news.listed, token)):
         raise TokenLost
     return woken
