@@ -39,6 +39,7 @@ GROUPS = {
     "tests/blueprints/units/test_environment.py": ACCOUNTS,
     "tests/cli/test_ssh.py": ACCOUNTS,
     "tests/cli/test_ssh_config.py": ACCOUNTS,
+    "tests/dpus/test_demo.py": ACCOUNTS,
     "tests/leases/test_workload_hosts.py": ACCOUNTS,
     "tests/leases/test_workload_units.py": ACCOUNTS,
 }
