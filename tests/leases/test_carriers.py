@@ -40,3 +40,14 @@ def test_a_request_waits_for_a_carrier_and_says_for_which(hosts, unable, ask, un
     Resource.objects.filter(part_of=host).update(attributes={"color": "red"})
     Lease.objects.filter(pk=lease.pk).update(due_at=None)
     until(lease, state="active")
+
+
+def test_blueprints_that_name_each_other_as_carriers_end_the_search(blueprint, ask):
+    for name, kind, carrier in (("one", "fake_reported", "fake_activated"), ("two", "fake_activated", "fake_reported")):
+        config = {"provider": name, "carrier": {"name": "card", "type": carrier}, "poll_seconds": 0}
+        blueprint(name, kind=kind, config=config)
+    lease = ask("fake_reported")
+    settle()
+    lease.refresh_from_db()
+    assert (lease.state, lease.reason) == ("pending", "waiting_catalogue")
+    assert "none is known" in lease.message

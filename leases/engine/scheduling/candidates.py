@@ -284,7 +284,7 @@ def _what_it_could_build(
             for one in wants
             for draft in _drafts(blueprint, kind, config, one, affords, choose=choose, failing=failing)
         ]
-        lacking = [_lacks_carrier(blueprint, want) for want in wants]
+        lacking = [_lacks_carrier(blueprint, want, one) for want, one in zip(wants, asked, strict=True)]
     except CatalogueStale as error:
         return {"stale": str(error) or "its catalogue has not been read yet"}
     except Exception as error:
@@ -301,17 +301,19 @@ def _what_it_could_build(
     return {"impossible": next(iter(problems.values()), "it offers nothing that meets the request")}
 
 
-def _lacks_carrier(blueprint: Blueprint, want: Asked) -> str:
-    """Return which carrier the resource would need that nothing could be; empty if there could be one.
+def _lacks_carrier(blueprint: Blueprint, want: Asked, placement: PlacementRequest) -> str:
+    """Return which carrier the resource would need that is not known; empty if there could be one.
 
-    Such a build would wait, although another blueprint may have what was requested.
+    Such a build would wait, although another blueprint may have what was requested. A blueprint is no carrier of its
+    own resources, so blueprints that name each other in a circle end the search.
     """
     lease = carrier_lease(blueprint, want)
     if lease is None:
         return ""
     carrier = PlacementRequest(
-        type=lease.type, requirements=lease.requirements, amounts=lease.amounts, exclusive=lease.exclusive
-    )
+        type=lease.type, requirements=lease.requirements, amounts=lease.amounts, exclusive=lease.exclusive,
+        excluded_blueprints=(*placement.excluded_blueprints, blueprint.pk),
+    )  # fmt: skip
     if any(one.suitable or one.drafts for one in candidates(carrier)):
         return ""
     named = ", ".join(f"{name}={value}" for name, value in sorted(lease.requirements.items()))
