@@ -1,4 +1,4 @@
-"""What a kind yields that watches its provider. A watch makes steps and checks earlier; nothing depends on it."""
+"""The news of a kind that watches its provider. A watch makes steps and checks earlier; nothing depends on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the messages of a BMC about the update of a card mean, and what can be done about them. Pure functions.
+"""Translations of a BMC's messages about the update of a card, with what can be done. Pure functions.
 
 The messages are those that NVIDIA's own tool knows (https://github.com/Mellanox/dpu-update, `src/bf_dpu_update.py`).
 """

@@ -34,7 +34,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What DPF makes for a request: a Secret beside it, and an account of the same name in the DPU cluster."""
+    """The objects that DPF creates for a request: a Secret, and an account of that name in the DPU cluster."""
 
     name: str
     namespace: str

@@ -1,4 +1,4 @@
-"""What DPF has for a definition of an owner, such as a chain: its objects, and what they say together. Pure.
+"""The DPF objects of an owner's definition, such as a chain, and their common state. Pure.
 
 Each object of a definition has a label with its name, and an annotation with the definition as JSON.
 """
@@ -27,7 +27,7 @@ D = TypeVar("D", Chain, Network)
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the objects of a lease are, and where what follows from them may be: on the node of its DPU."""
+    """The place of the objects of a lease, and the node of its DPU, to which they apply."""
 
     dialect: Dialect
     lease: str

@@ -34,7 +34,7 @@ _OF_IMAGE = ("BFBReady", "BFBPrepared", "BlueFieldSoftwareReady", "DPUFlavorExis
 """Conditions that are about the image or the flavor, whatever the card is."""
 _IMAGE_REASONS = re.compile(r"\A(GetBFB|BFB(NotReady|NotFound|Error)|DPUFlavor|BlueFieldSoftware)")
 _WRONG_IMAGE = re.compile(r"Invalid FW Package", re.IGNORECASE)
-"""What the firmware says about an image for another generation of cards
+"""The firmware's message about an image for another generation of cards
 (https://github.com/dsx-ai-factory/infra-controller/issues/980)."""
 _EARLY = ("", "Initializing", "Pending", "Node Effect", "Rebooting", "Deleting")
 """Phases in which DPF waits for something other than the card."""
@@ -42,7 +42,7 @@ _EARLY_CONDITIONS = ("Initialized", "Pending", "NodeEffectReady")
 
 
 class Blame(StrEnum):
-    """What a failed installation is blamed on."""
+    """The cause of a failed installation."""
 
     IMAGE = "image"
     """The image or the flavor: it fails on every card."""

@@ -63,7 +63,7 @@ class UpdateInfo:
     state: str
     """`waiting` for leases to end, `due`, or `running`, also while its first step waits until it may begin."""
     sentence: str
-    """What is done or waits, for which leases and until when."""
+    """The update as a sentence: its progress, or the leases that it waits for and until when."""
     disruption: str = ""
     """How the update disturbs leases; empty if it disturbs none."""
     leases: tuple[int, ...] = ()

@@ -25,7 +25,7 @@ class ChainLimits:
 
 
 class ChainBackend(ObjectBackend[Chain]):
-    """What carries out the writes of chains."""
+    """Carries out the writes of chains."""
 
     limits: ChainLimits
 

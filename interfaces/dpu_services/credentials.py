@@ -38,7 +38,7 @@ class CredentialState(Enum):
     SHOWN = "shown"
     """It was shown. It is valid until its end."""
     EXPIRED = "expired"
-    """Its time is over, and it will be removed."""
+    """The credential has expired and will be removed."""
     REMOVING = "removing"
     """It is being removed."""
 

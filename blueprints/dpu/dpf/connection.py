@@ -18,7 +18,7 @@ _LONGEST = 500
 
 
 class Connected:
-    """What reads and writes the objects of one lease, which have the proof of its DPU."""
+    """Reads and writes the objects of one lease, which have the proof of its DPU."""
 
     def __init__(self, lease: LeaseView, proof: Mapping[str, str]) -> None:
         self._lease, self._proof = lease, dict(proof)

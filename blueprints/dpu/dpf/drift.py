@@ -29,7 +29,7 @@ _FROM_CONFIG = "nodeLabels"
 
 @dataclass(frozen=True)
 class Drift:
-    """What a health check says about the fields of others."""
+    """The result of a health check about fields that others have changed."""
 
     sentences: tuple[str, ...]
     facts: Json
