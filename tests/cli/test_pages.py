@@ -166,7 +166,8 @@ TOGETHER = [
         "drydock resources destroy 7": "ends the only machine here: tests/cli/test_operating.py",
         "drydock resolve": _HELD, "drydock resources register lab": _HOST, "drydock resources change rack-7": _HOST,
         "drydock resources remove rack-7": _HOST, "psql": _SERVER, "curl": "tests/operation/test_metrics.py",
-    }, codes={"drydock explain host --vcpus 64": 6}),
+    }, codes={"drydock explain host --vcpus 64": 6, "drydock resources update 7": 4},
+        prints={"drydock resources update 7": r"vm is up to date\."}),
     Page(
         path="docs/how-to/back-up.md", words={"^drydock confirm-installation": "drydock confirm-installation --yes #"},
         elsewhere={"pg_": _SERVER, "createdb": _SERVER, "sudo tar": _SERVER},

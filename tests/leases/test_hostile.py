@@ -62,6 +62,12 @@ PORTS: tuple[Any, ...] = (
     *([DpuPort(name="a", port=1, protocol=text)] for text in TEXTS), [DpuPort(name="a", port=1)] * 2,
 )  # fmt: skip
 
+SPANS = (*TEXTS, *SECONDS, dt.timedelta.min, dt.timedelta.max, dt.timedelta(0), dt.timedelta(microseconds=-1))
+SWITCHES: tuple[Any, ...] = (
+    [], [[]], [["p0"]], [["p0", "p0"]], [["p0", "pf0"]] * 2, [["p0", "pf0"]] * 1000, [[f"vf{n}" for n in range(5000)]],
+    *([["p0", text]] for text in TEXTS), *([text] for text in TEXTS),
+)  # fmt: skip
+
 VALUES: dict[str, tuple[Any, ...]] = {
     "str": TEXTS, "int": NUMBERS, "float": SECONDS, "Mapping[str, Any]": MAPPINGS, "Mapping[str, str]": MAPPINGS,
     "Mapping[str, QuotaLimit]": tuple({"max_slots": number} for number in NUMBERS) + MAPPINGS
@@ -69,6 +75,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "Words": WORDS, "Request": MAPPINGS, "Wanted": MAPPINGS, "Sequence[Request]": tuple([one] for one in MAPPINGS),
     "BlueprintChange": CHANGES, "Stream": TEXTS, "Collection[str]": tuple([text] for text in TEXTS),
     "Sequence[str]": tuple([text] for text in TEXTS), "DpuChart": CHARTS, "Sequence[DpuPort]": PORTS,
+    "str | float | dt.timedelta": SPANS, "Sequence[Sequence[str]]": SWITCHES,
 }  # fmt: skip
 """Annotation -> what is tried for it; `| None` is left out."""
 SPARED = {"bool", "bytes", "Path", "Callable[[], bool]", "Callable[[str, bytes], None]", "Callable[[str], None]"}
