@@ -31,14 +31,15 @@ BMCS, WORKERS, LATENCY = 500, 4, 0.1
 AT_MOST = 1.3
 FLEET, INTERVAL, SHARE = 1_000, 60.0, 0.1
 """Idle machines, seconds between two checks of one, and the share of a core that all checks may take."""
-INSPECTIONS = 300.0
-"""Seconds between two inspections of a machine by its checks."""
+INSPECTIONS = 3600.0
+"""Seconds between two inspections of an idle machine by its checks: the default of `idle_inspect_interval`."""
 OURS = 3.0
 """Seconds of a boot that may be ours."""
 BOOTS = 5
 _CONFIG: dict[str, Any] = {
     "credential": "bench-control", "bmc_credential": "bench-bmc", "accounts": "shared", "trusted": True,
-    "idle_power": "off", "compare": "report", "min_free_mib": 1, "inspect_interval": INSPECTIONS, "bmc_timeout": 12,
+    "idle_power": "off", "compare": "report", "min_free_mib": 1, "bmc_timeout": 12,
+    "idle_inspect_interval": INSPECTIONS,
 }  # fmt: skip
 _CHECKED = "SELECT count(*) FROM leases_resource WHERE blueprint_id = %s AND check_at > now() + interval '30 minutes'"
 _WRONG = "SELECT name, message FROM leases_resource WHERE blueprint_id = %s AND message <> '' LIMIT 1"
@@ -51,7 +52,7 @@ _DUE = """
     WHERE r.id = s.id AND s.n <= %s"""
 _FEW, _PART = 12, 5
 """Hosts that are checked first, so that workers have imported what they need, and the part of all that is polled."""
-_IDLE = 2.0
+_IDLE = 6.0
 """Seconds for which the CPU of workers is measured that have nothing to do."""
 
 
@@ -100,9 +101,9 @@ def _polling(machines: int, key: str, process: subprocess.Popen[bytes]) -> Itera
     count = max(_FEW, machines // _PART)
     with bmcs.doubles(count, _free_port(), 0.0) as doubles, _hosts(doubles, key) as blueprint:
         _warm(blueprint, ago=2 * INSPECTIONS)
-        idle = _cpu(process, lambda: time.sleep(_IDLE)) / _IDLE
-        each = [_cpu_of_check(blueprint, count, process, idle, ago=ago) for ago in (0, 2 * INSPECTIONS)]
-    bare = [_bare(inspected=inspected) for inspected in (False, True)]
+        # The first inspection finds out how the power is polled; the second one is like all later ones.
+        _, full, plain = (_cpu_of_check(blueprint, count, process, ago=ago * INSPECTIONS) for ago in (2, 2, 0))
+    each, bare = (plain, full), [_bare(inspected=inspected) for inspected in (False, True)]
     for what, ours, theirs in zip(("a check", "a check that inspects"), each, bare, strict=True):
         yield figure(f"CPU of {what}", ours * 1000, "ms", "the bare calls of its driver", ours / theirs)
     share, alone = _share(*each), _share(*bare)
@@ -117,7 +118,8 @@ def _share(plain: float, full: float) -> float:
     return FLEET / INTERVAL * ((1 - inspecting) * plain + inspecting * full)
 
 
-def _cpu_of_check(blueprint: int, count: int, process: subprocess.Popen[bytes], idle: float, *, ago: float) -> float:
+def _cpu_of_check(blueprint: int, count: int, process: subprocess.Popen[bytes], *, ago: float) -> float:
+    idle = _cpu(process, lambda: time.sleep(_IDLE)) / _IDLE
     _inspected(blueprint, ago=ago)
     began = time.perf_counter()
     spent = _cpu(process, lambda: _checked(blueprint, count, INTERVAL / FLEET))
@@ -190,7 +192,7 @@ def _hosts(doubles: Doubles, key: str) -> Iterator[int]:
 
 def _bare(*, inspected: bool, times: int = 20) -> float:
     """The CPU seconds of the calls of a check by the driver alone, in this process."""
-    from blueprints.bmc.contract import Logs, Measures
+    from blueprints.bmc.contract import Logs, Measures, Polled
     from blueprints.bmc.redfish import Redfish
 
     driver = Redfish()
@@ -198,11 +200,16 @@ def _bare(*, inspected: bool, times: int = 20) -> float:
     with bmcs.doubles(1, _free_port(), 0.0) as doubles:
         access = driver.Access.model_validate(doubles.access(0))
         spent = []
+        with driver.open(access, credential, deadline=60) as bmc:
+            assert isinstance(bmc, Polled)
+            known = bmc.power_poll()
         for _ in range(times + 2):
             began = time.process_time()
-            with driver.open(access, credential, deadline=60) as bmc:
-                bmc.power()
-            if inspected:
+            if not inspected:
+                driver.poll_power(access, credential, known, deadline=60)
+            else:
+                with driver.open(access, credential, deadline=60) as bmc:
+                    bmc.power()
                 with driver.open(access, credential, deadline=60) as bmc:
                     bmc.inspect()
                     assert isinstance(bmc, Measures)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -607,6 +607,35 @@ class Checks(ABC):
         The facts of Ready are observed values: `power` is on or off, if known. `leaving` is the provider's announcement
         that it will reclaim the resource; holders of leases are told once. `aside` lists files of former leases that
         were moved aside and still exist.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkChecked:
+    """The result of checking several idle resources at once."""
+
+    sound: Collection[int] = ()
+    """The ids of the resources that were found as they should be. All others get a check of their own at once."""
+    facts: Mapping[int, Json] = field(default_factory=dict)
+    """Facts to store, by the id of the resource."""
+
+
+class BulkChecks(Checks):
+    """Idle resources can be checked together, at a fraction of the cost of a check of each.
+
+    A bulk check can only find that a resource is as it should be. Any doubt is left to the plan of `check`.
+    """
+
+    @abstractmethod
+    def checks_in_bulk(self, config: Any) -> bool:
+        """Return whether idle resources of a blueprint with this config can be checked in bulk."""
+
+    @abstractmethod
+    def check_in_bulk(self, resources: Sequence[ResourceView], *, deadline: float) -> BulkChecked:
+        """Check idle resources of one blueprint within `deadline` seconds.
+
+        The resources have no leases, and no step runs on them meanwhile. Their views have no parts, parents, slot locks
+        and wholes. If this raises an exception, all of them get a check of their own.
         """
 
 

@@ -107,6 +107,11 @@ class Config(Accounts):
         ge=0,
         description="Time between two inspections of hardware, sensors and event log by health checks, in seconds.",
     )
+    idle_inspect_interval: float = Field(
+        default=3600,
+        ge=0,
+        description="The same for a host that is off while it is idle, if the last inspection found no problem.",
+    )
 
     baseline: Baseline | None = Field(
         default=None, description="Firmware versions and settings to which hosts are brought. Empty: as they are."

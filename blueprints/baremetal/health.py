@@ -5,24 +5,79 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from blueprints.accounts import actions as accounts
 from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope
 from blueprints.baremetal import hardware
 from blueprints.baremetal.power import boot, bring, has_system, is_meant_on
+from blueprints.baremetal.registration import Controller, controller_of
 from blueprints.baremetal.sessions import SWITCHED_OFF, bmc_told, patience, session, since, whole
-from blueprints.bmc.contract import Bmc, Logs, Measures
-from blueprints.bmc.errors import BmcError
+from blueprints.bmc.contract import Bmc, Logs, Measures, Polled, PollsPower
+from blueprints.bmc.errors import BmcError, BmcLoginRefused
 from blueprints.bmc.values import Inventory, LogEntry, PowerState, Sensor
+from blueprints.contract import BulkChecked
+from blueprints.hostshell import NeedsOperator
 from blueprints.records.sensors import SensorReading, SensorReport
-from blueprints.specs import Spec
+from blueprints.specs import ResourceView, Spec
 from drydock.core import clock
+from interfaces.deadline import Deadline
 
 _RECENT = 3600.0
 """Seconds for which a critical entry of the event log makes a host degraded."""
 _MOST = 20
 """Maximum number of log entries or sensors that are told at once."""
 _LIES = "The BMC reports the host as off, although it answers over SSH."
+
+
+_POLL = "power_poll"
+"""Fact: the BMC, and what its driver needs to read the power with one request. Operators alone read it."""
+_POLL_SECONDS = 5.0
+"""Seconds within which a BMC must answer a poll. A whole check allows it `bmc_timeout`."""
+_AT_ONCE = 16
+"""BMCs that are polled at the same time."""
+
+
+def poll(resources: Sequence[ResourceView], *, deadline: float) -> BulkChecked:
+    """Find the hosts that are off as they should be, with one request to the BMC of each.
+
+    A host whose inspection is due, or whose BMC does not answer as it did, is left to the plan of `check`.
+    """
+    ends = Deadline(deadline)
+    asked = {one.id: found for one in resources if is_off_as_it_should(one) and (found := _polled(one))}
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="power-poll") as threads:
+        states = dict(zip(asked, threads.map(partial(_power_of, ends=ends), asked.values()), strict=True))
+    # A refused login counts at BMCs that lock accounts, so this one is not tried again before the next inspection.
+    refused = {pk: {_POLL: None} for pk, state in states.items() if isinstance(state, BmcLoginRefused)}
+    return BulkChecked(sound=[pk for pk, state in states.items() if state is PowerState.OFF], facts=refused)
+
+
+def is_off_as_it_should(resource: ResourceView) -> bool:
+    """Return whether the last check found a host at rest, and nothing else is due."""
+    return _rests(resource) and not resource.facts.get("bmc_problem") and not _inspection_is_due(resource)
+
+
+def _polled(resource: ResourceView) -> tuple[Controller, str] | None:
+    """Return the BMC, and how its power is polled; None if it cannot be polled, or if that is not known yet."""
+    known = resource.facts.get(_POLL) or {}
+    try:
+        found = controller_of(resource)
+    except NeedsOperator:
+        return None
+    path = known.get("path", "")
+    return (found, path) if path and known.get("bmc") == found.driver.identity(found.access) else None
+
+
+def _power_of(asked: tuple[Controller, str], ends: Deadline) -> PowerState | BmcError:
+    found, path = asked
+    seconds = min(_POLL_SECONDS, ends.remaining)
+    if seconds <= 0 or not isinstance(found.driver, PollsPower):
+        return PowerState.UNKNOWN
+    try:
+        return found.driver.poll_power(found.access, found.credential, path, deadline=seconds)
+    except BmcError as error:
+        return error
 
 
 @bmc_told
@@ -40,7 +95,7 @@ def read_power(spec: Spec, memo: Json) -> Answer:
         return Ready(facts={"power": "on", "bmc_problem": _LIES})
     known = state.value if state in (PowerState.ON, PowerState.OFF) else ""
     facts = {"power": known, "bmc_problem": ""}
-    if _inspection_is_due(spec):
+    if _inspection_is_due(spec.resource):
         return Ready(facts=facts)
     # The system of a host that is off as it should be, and its switches, are not to be asked.
     return Ready(facts=facts, health=_judged_with(spec, facts), ends_phase=rests and not spec.config.switches_networks)
@@ -51,11 +106,11 @@ def read_hardware(spec: Spec, memo: Json) -> Answer:
     """Inspect the hardware, sensors and event log if that is due, and report the health."""
     facts: Json = {}
     report = None
-    if _inspection_is_due(spec) and not spec.resource.facts.get("bmc_problem"):
+    if _inspection_is_due(spec.resource) and not spec.resource.facts.get("bmc_problem"):
         try:
             with session(spec.resource, whole(spec)) as bmc:
                 facts, sensors = _read(bmc, spec)
-            report = reported(sensors, spec.config.inspect_interval)
+            report = reported(sensors, _interval(spec.resource))
         except BmcError as error:
             facts = {"hardware_problem": f"The hardware could not be read: {error.message}"}
     swapped = facts.pop("swapped", "")
@@ -65,9 +120,20 @@ def read_hardware(spec: Spec, memo: Json) -> Answer:
     return Ready(facts=facts, health=_judged_with(spec, facts), log=told, sensors=report)
 
 
-def _inspection_is_due(spec: Spec) -> bool:
-    before = spec.resource.facts.get("inspected_at") or "1970-01-01T00:00:00+00:00"
-    return since(before) >= float(spec.config.inspect_interval)
+def _inspection_is_due(resource: ResourceView) -> bool:
+    before = resource.facts.get("inspected_at") or "1970-01-01T00:00:00+00:00"
+    return since(before) >= _interval(resource)
+
+
+def _interval(resource: ResourceView) -> float:
+    """Return the seconds between two inspections. A host at rest is inspected less often, because little changes in it."""
+    config = resource.blueprint.config
+    calm = _rests(resource) and not _reason(resource.facts)
+    return float(config.idle_inspect_interval if calm else config.inspect_interval)
+
+
+def _rests(resource: ResourceView) -> bool:
+    return resource.facts.get("power") == "off" and not is_meant_on(resource)
 
 
 def _judged_with(spec: Spec, facts: Json) -> Health:
@@ -109,7 +175,17 @@ def _read(bmc: Bmc, spec: Spec) -> tuple[Json, Sequence[Sensor]]:
         entries = [one for one in read if one.id not in before.get("log_ids", [])]
         facts |= _entries(entries, before)
         changes += [f"event log: {one.message}" for one in entries if one.severity != "ok"][-_MOST:] if at else []
+    if isinstance(bmc, Polled) and spec.config.idle_power == "off":
+        facts |= _how_to_poll(bmc, spec.resource)
     return {**facts, "log": "\n".join(changes)}, sensors
+
+
+def _how_to_poll(bmc: Polled, resource: ResourceView) -> Json:
+    """Return the fact about polls of the power. A BMC that cannot be polled is not asked about it again."""
+    found = controller_of(resource)
+    name = found.driver.identity(found.access)
+    known = resource.facts.get(_POLL) or {}
+    return {} if known.get("bmc") == name else {_POLL: {"bmc": name, "path": bmc.power_poll()}}
 
 
 def _swapped(before: Json, found: Inventory) -> str:
@@ -147,6 +223,14 @@ def judged(facts: Json, leased: bool) -> Health:
     A machine that its BMC reports as failed gets no new leases. Present leases keep it while it works for them, so it
     is then reported as degraded. Owners of leases read the reason, so it has no addresses and accounts of BMCs.
     """
+    reason = _reason(facts)
+    if facts.get("hardware", {}).get("health", "") == "failed" and not leased:
+        return Health(state="failed", reason=reason)
+    return Health(state="degraded" if reason else "ok", reason=reason)
+
+
+def _reason(facts: Json) -> str:
+    """Return what is wrong with a machine, or an empty string."""
     problem = facts.get("bmc_problem", "")
     summary = facts.get("hardware", {}).get("health", "")
     reasons = [
@@ -156,10 +240,7 @@ def judged(facts: Json, leased: bool) -> Health:
         *facts.get("sensor_problems", []),
         *(f"Event log: {one['message']}" for one in facts.get("critical", []) if since(one["at"]) < _RECENT),
     ]
-    reason = " ".join(f"{one.rstrip('.')}." for one in reasons if one)
-    if summary == "failed" and not leased:
-        return Health(state="failed", reason=reason)
-    return Health(state="degraded" if reason else "ok", reason=reason)
+    return " ".join(f"{one.rstrip('.')}." for one in reasons if one)
 
 
 @bmc_told

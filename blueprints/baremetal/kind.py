@@ -30,6 +30,8 @@ from blueprints.baremetal.registration import drafted
 from blueprints.baremetal.sessions import NOT_SERVING
 from blueprints.bmc import registry as drivers
 from blueprints.contract import (
+    BulkChecked,
+    BulkChecks,
     Cleans,
     Opener,
     Plan,
@@ -60,7 +62,9 @@ def apply(spec: Spec, memo: Json) -> Answer:
     return replace(answer, attributes={**answer.attributes, **known}, traits=(answer.traits or frozenset()) | kept)
 
 
-class BareMetal(WithAccounts, acts.BareMetalActs, Registers, Scans, Cleans, Powers, Reboots, Updates, ServesMedia):
+class BareMetal(
+    WithAccounts, acts.BareMetalActs, Registers, Scans, BulkChecks, Cleans, Powers, Reboots, Updates, ServesMedia
+):
     """Registered servers with a BMC."""
 
     name: ClassVar[str] = "bare_metal"
@@ -85,6 +89,7 @@ class BareMetal(WithAccounts, acts.BareMetalActs, Registers, Scans, Cleans, Powe
             "firmware_settings",
             "ramdisk",
             "network",
+            "power_poll",
             "validation",
         }
     )
@@ -155,6 +160,14 @@ class BareMetal(WithAccounts, acts.BareMetalActs, Registers, Scans, Cleans, Powe
             Step(name="reach", act=health.reach),
             Step(name="look", act=health.look),
         )
+
+    def checks_in_bulk(self, config: config.Config) -> bool:
+        """Return whether idle hosts are off, and nothing but their power is to be checked often."""
+        return config.idle_power == "off" and not config.switches_networks
+
+    def check_in_bulk(self, resources: Sequence[ResourceView], *, deadline: float) -> BulkChecked:
+        """Read the power of hosts at rest, with one request for each where its BMC allows that."""
+        return health.poll(resources, deadline=deadline)
 
     def power(self) -> Plan:
         """Return the plan that switches the host, and waits until a host that was switched on accepts our login."""

@@ -172,6 +172,17 @@ class Configures(ABC):
         """Switch Secure Boot for the next boot."""
 
 
+class Polled(ABC):
+    """The session can say how the power is read later without a session; see `PollsPower`."""
+
+    @abstractmethod
+    def power_poll(self) -> str:
+        """Return what `PollsPower.poll_power` needs to read the power of this machine.
+
+        Empty if this BMC cannot be asked that way, which may take one login that the BMC refuses.
+        """
+
+
 class Serial(ABC):
     """The session can open the serial console of the machine."""
 
@@ -232,9 +243,20 @@ class BmcDriver(ABC):
         return None
 
 
+class PollsPower(ABC):
+    """The driver can read the power with a single request, without a session. For checks of many machines at rest."""
+
+    @abstractmethod
+    def poll_power(self, access: Any, credential: Mapping[str, str], known: str, *, deadline: float) -> PowerState:
+        """Read the power of a machine. `known` is the value of `Polled.power_poll` for the same BMC and account.
+
+        Takes at most `deadline` seconds. May be called by several threads. Raises BmcError.
+        """
+
+
 CAPABILITIES: Mapping[str, type] = {
     base.__name__.lower(): base
-    for base in (Boots, Mounts, Measures, Logs, Identifies, Counts, Upgrades, Configures, Serial)
+    for base in (Boots, Mounts, Measures, Logs, Identifies, Counts, Upgrades, Configures, Polled, Serial)
 }
 """The optional capabilities of sessions, by name. Every session reads the power and inspects the machine."""
 

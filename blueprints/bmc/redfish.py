@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from blueprints.bmc import tls
-from blueprints.bmc.contract import Bmc, BmcDriver, LoginGuard
+from blueprints.bmc.contract import Bmc, BmcDriver, LoginGuard, PollsPower
 from blueprints.bmc.errors import BmcDriverNotInstalled
-from blueprints.bmc.values import Certificate
+from blueprints.bmc.values import Certificate, PowerState
 from blueprints.contract import Fields
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ RedfishAccess = Access
 """The same, as a name that the driver's own attribute `Access` does not hide."""
 
 
-class Redfish(BmcDriver):
+class Redfish(BmcDriver, PollsPower):
     """Opens sessions with Redfish services.
 
     A session is one of Redfish, which is ended when it is closed; BMCs without sessions get basic authentication.
@@ -117,6 +117,18 @@ class Redfish(BmcDriver):
             from blueprints.bmc.redfish_client import Client
 
         return Client(self._line(access, deadline), given.username, given.password.get_secret_value(), logins)
+
+    def poll_power(
+        self, access: RedfishAccess, credential: Mapping[str, str], known: str, *, deadline: float
+    ) -> PowerState:
+        """Read the system at the path `known` with basic authentication: one request instead of five."""
+        given = Credential.model_validate(dict(credential))
+        with _installed():
+            from blueprints.bmc.redfish_client import read_once
+        from blueprints.bmc.redfish_session import power_of
+
+        line = self._line(access, deadline)
+        return power_of(read_once(line, known, given.username, given.password.get_secret_value()))
 
     def probe(self, access: RedfishAccess, *, deadline: float) -> Mapping[str, Any]:
         """Read the service root, which needs no login: whether the certificate is trusted. Raises BmcError."""

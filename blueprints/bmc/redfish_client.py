@@ -146,11 +146,32 @@ def service_root(line: Line) -> Json:
     return body if isinstance(body, dict) else {}
 
 
+def read_once(line: Line, path: str, username: str, password: str) -> Json:
+    """Read one resource with basic authentication, without a session, and close the line. Raises BmcError."""
+    token = base64.b64encode(f"{username}:{password}".encode()).decode()
+    line.secrets |= {password, token} - {""}
+    http = Http(line)
+    try:
+        # A header rather than `auth`, with which requests encodes as Latin-1.
+        response = http.request("GET", line.url + path, headers={"Authorization": f"Basic {token}"})
+        body = response.json() if response.status_code < 400 else None
+    except ValueError:
+        raise BmcAnswerInvalid(f"The BMC at {line.where} answered {path} with something that is not JSON.") from None
+    finally:
+        http.close()
+        line.close()
+    if response.status_code in (401, 403):
+        raise BmcLoginRefused(f"The BMC at {line.where} refused the credential of {username} without a session.")
+    if not isinstance(body, dict):
+        raise BmcRefused(f"The BMC at {line.where} did not let {path} be read (HTTP {response.status_code}).")
+    return body
+
+
 class Client:
     """A session with a Redfish service. Raises BmcError, and nothing else."""
 
     def __init__(self, line: Line, username: str, password: str, logins: LoginGuard | None = None) -> None:
-        self.line, self.username = line, username
+        self.line, self.username, self._password = line, username, password
         # Basic authentication sends the last one, which a BMC may repeat in an error.
         line.secrets |= {password, base64.b64encode(f"{username}:{password}".encode()).decode()} - {""}
         self._connector = sushy_connector.Connector(line.url)
@@ -170,6 +191,16 @@ class Client:
         except BaseException:
             self.close()
             raise
+
+    def allows_basic(self, path: str) -> bool:
+        """Return whether a resource can be read with basic authentication. Tries it once."""
+        line = self.line
+        again = Line(line.address, line.port, line.trust, deadline=max(line.deadline.remaining, 0.01))
+        try:
+            read_once(again, path, self.username, self._password)
+        except BmcError:
+            return False
+        return True
 
     def _note_token(self) -> None:
         token = self._auth.get_session_key()

@@ -49,7 +49,7 @@ class Line:
         """Texts that no message may show."""
         self.received = 0
         """Bytes of all answers up to now."""
-        self._server = (address, port)
+        self.address, self.port = address, port
         self._origin = ("https" if trust else "http", address.lower(), port)
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
@@ -129,7 +129,7 @@ class Line:
 
     def _untrusted(self, trust: tls.Trust, reason: str) -> BmcError:
         try:
-            certificate = tls.presented(*self._server, deadline=max(self.deadline.remaining, 1.0))
+            certificate = tls.presented(self.address, self.port, deadline=max(self.deadline.remaining, 1.0))
         except BmcUnreachable as unreachable:
             return unreachable
         return trust.refusal(certificate, reason)

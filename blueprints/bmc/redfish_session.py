@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from blueprints.bmc import inspection, redfish_readings, redfish_sensors
-from blueprints.bmc.contract import Bmc, Boots, Configures, Counts, Identifies, Logs, Measures, Mounts, Upgrades
+from blueprints.bmc.contract import Bmc, Boots, Configures, Counts, Identifies, Logs, Measures, Mounts, Polled, Upgrades
 from blueprints.bmc.errors import BmcAnswerInvalid, BmcLacks, BmcRefused
 from blueprints.bmc.inspection import flat, name_of, paths, text
 from blueprints.bmc.redfish_client import Answer, Client, Json
@@ -60,7 +60,7 @@ _NEEDED = ("Login", "ConfigureComponents", "ConfigureManager")
 """Privileges that are used: the second for power, boot device and settings, the third for media and updates."""
 
 
-class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upgrades, Configures):
+class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upgrades, Configures, Polled):
     """A session with a Redfish BMC, for one of its systems."""
 
     def __init__(self, client: Client, system: str) -> None:
@@ -79,7 +79,19 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upg
 
     def power(self) -> PowerState:
         """Read the power of the machine."""
-        return _power(self._tree.system())
+        return power_of(self._tree.system())
+
+    def power_poll(self) -> str:
+        """Return the path of the system if it can be read with basic authentication; else an empty string.
+
+        A BMC that says that it has no basic authentication (`HTTPBasicAuth` of the AccountService since version 1.10)
+        is not tried, because it may count that as a failed login.
+        """
+        self._tree.system()
+        for service in self._tree.resources(paths(self._tree.root.get("AccountService")), []):
+            if text(service.get("HTTPBasicAuth")) == "Disabled":
+                return ""
+        return self._tree.path if self._client.allows_basic(self._tree.path) else ""
 
     def power_actions(self) -> frozenset[PowerAction]:
         """Return the actions that the BMC offers."""
@@ -89,7 +101,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upg
     def switch(self, action: PowerAction) -> None:
         """Ask for a change of power."""
         system, wanted = self._tree.system(), _RESULT.get(action)
-        if wanted is not None and _power(system) is wanted:
+        if wanted is not None and power_of(system) is wanted:
             return
         found = self._reset(system, action)
         if found is None:
@@ -390,7 +402,8 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upg
         self._client.patch(where[0], {"SecureBootEnable": enabled})
 
 
-def _power(system: Json) -> PowerState:
+def power_of(system: Json) -> PowerState:
+    """Return the power that a system reports."""
     return _POWER.get(str(system.get("PowerState")), PowerState.UNKNOWN)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from leases.agents import endpoints
 from leases.engine.core import workloads
 from leases.engine.core.database import attempt
-from leases.engine.lifecycle import release, runner
+from leases.engine.lifecycle import bulk_checks, release, runner
 from leases.engine.queue import serve
 from leases.engine.sync import discovery, orphans, poll
 from leases.engine.upkeep import sweep as looks
@@ -31,6 +31,7 @@ HANDLERS: dict[str, Callable[..., object]] = {
     "discover": discovery.discover,
     "orphans": orphans.search,
     "read": poll.read,
+    "check": bulk_checks.check,
     "call_agent": endpoints.call,
 }
 

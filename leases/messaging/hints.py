@@ -31,6 +31,7 @@ QUEUES = {
     "discover": "steps",
     "orphans": "steps",
     "read": "steps",
+    "check": "steps",
     "call_agent": "steps",
 }
 

@@ -67,6 +67,8 @@ class Resources:
         self.sessions: dict[str, str] = {}
         """The open sessions: token by id."""
         self.most_sessions = 8
+        self.basic_auth = ""
+        """`HTTPBasicAuth` of the AccountService; empty for a BMC that does not say, as those before version 1.10."""
         self.keeps_sessions = False
         """Whether the BMC accepts the end of a session, and keeps it."""
         self.any_password = False
@@ -198,7 +200,13 @@ class Resources:
     def _account_service(self) -> flask.Response:
         here = f"{V1}/AccountService"
         return flask.jsonify(
-            {**link(here), "Id": "AccountService", "Accounts": link(f"{here}/Accounts"), "Roles": link(f"{here}/Roles")}
+            {
+                **link(here),
+                "Id": "AccountService",
+                "Accounts": link(f"{here}/Accounts"),
+                "Roles": link(f"{here}/Roles"),
+                **({"HTTPBasicAuth": self.basic_auth} if self.basic_auth else {}),
+            }
         )
 
     def _accounts(self) -> flask.Response:

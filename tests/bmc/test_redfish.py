@@ -51,7 +51,7 @@ def test_the_driver_is_found_by_its_entry_point():
 
 def test_a_session_can_do_everything(double):
     with opened(double) as session:
-        assert len(capabilities(session)) == 8
+        assert len(capabilities(session)) == 9
 
 
 # Sessions, credentials and certificates
@@ -93,6 +93,52 @@ def test_a_bmc_without_free_sessions_gets_basic_authentication(most):
         with opened(double) as session:
             assert session.power() is PowerState.OFF
         assert {call.credential for call in double.called("GET", f"{V1}/Systems.*")} == {"basic"}
+
+
+def polled(double: RedfishDouble, known: str, **changes: str) -> PowerState:
+    given = Redfish.Access(**double.access())
+    return Redfish().poll_power(given, double.credential() | changes, known, deadline=30)
+
+
+def test_the_power_is_polled_with_one_request_and_no_session(double):
+    with opened(double) as session:
+        known = session.power_poll()
+    before = len(double.calls)
+    assert polled(double, known) is PowerState.OFF
+    assert [(one.method, one.path, one.credential) for one in double.calls[before:]] == [("GET", path(double), "basic")]
+    double.machine.power_state = "On"
+    assert polled(double, known) is PowerState.ON
+
+
+def test_a_bmc_that_says_that_it_has_no_basic_authentication_is_not_tried(double):
+    double.resources.basic_auth = "Disabled"
+    with opened(double) as session:
+        assert session.power_poll() == ""
+    assert "basic" not in {one.credential for one in double.calls}
+
+
+def test_a_bmc_that_refuses_basic_authentication_is_not_polled():
+    with redfish_double(auth=("session",)) as double, opened(double) as session:
+        assert session.power_poll() == ""
+        assert session.power() is PowerState.OFF, "the session goes on"
+
+
+def test_a_poll_that_fails_says_why_without_the_password(double):
+    with pytest.raises(BmcLoginRefused, match="refused the credential of drydock") as refused:
+        polled(double, path(double), username="drydock", password="a-wrong-secret")
+    assert "a-wrong-secret" not in str(refused.value)
+    with pytest.raises(BmcRefused, match="HTTP 404"):
+        polled(double, f"{V1}/Systems/other")
+    double.fault("truncated", path=path(double))
+    with pytest.raises(BmcAnswerInvalid, match="not JSON"):
+        polled(double, path(double))
+
+
+def test_nothing_is_sent_in_a_poll_to_a_bmc_with_another_certificate(double):
+    given = Redfish.Access(**double.access(fingerprint="0" * 64))
+    with pytest.raises(BmcCertificateChanged):
+        Redfish().poll_power(given, double.credential(), path(double), deadline=30)
+    assert not double.calls
 
 
 def test_a_wrong_password_is_tried_once_and_not_repeated_in_the_error(double):

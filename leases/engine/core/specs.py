@@ -6,7 +6,7 @@ yet. A resource that exists only inside its dependencies is gone once all these 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -226,23 +226,42 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
     If `parents` is true, include the active leases that the resource holds on other resources. If `ending` is also
     true, include ended leases that may have left something behind, in their last state.
     """
+    return replace(
+        _plain(resource, blueprint_view(resource.blueprint, secrets=True)),
+        parts=tuple(
+            Part(part_class=p.part_class, identity=p.identity, attributes=p.attributes, state=cast(State, p.state))
+            for p in resource.parts.order_by("id")
+        ),
+        parents=held_by(for_resource=resource.pk, ending=ending) if parents else {},
+        locks=locks(resource_id=resource.pk),
+        part_of=wholes(resource.pk) if resource.part_of_id is not None else (),
+        lease_facts=lambda: _facts_of_leases(resource.pk),
+        holders=lambda: _keys_of_leases(resource.pk),
+        host=lambda: host_of(resource.pk),
+    )
+
+
+def idle_views(blueprint: Blueprint, resources: Iterable[Resource]) -> list[ResourceView]:
+    """Return idle resources of a blueprint without their parts, parents, slot locks and wholes."""
+    view = blueprint_view(blueprint, secrets=True)
+    return [_plain(resource, view) for resource in resources]
+
+
+def _plain(resource: Resource, blueprint: BlueprintView) -> ResourceView:
+    """Return the fields of a resource that are in its own row, with its amounts and its own credential."""
     return ResourceView(
         id=resource.pk,
         key=name_of(resource),
         name=resource.name,
         type=resource.type,
         origin=resource.origin,
-        blueprint=blueprint_view(resource.blueprint, secrets=True),
+        blueprint=blueprint,
         attributes=resource.attributes,
         capacity=Amounts(
             slots=resource.total_slots, cpu_millicores=resource.total_cpu_millicores, ram_mib=resource.total_ram_mib,
             disk_mib=resource.total_disk_mib, extra={c.name: c.total for c in resource.capacities.all()},
         ),
         traits=frozenset(resource.traits),
-        parts=tuple(
-            Part(part_class=p.part_class, identity=p.identity, attributes=p.attributes, state=cast(State, p.state))
-            for p in resource.parts.order_by("id")
-        ),
         identity=resource.identity or "",
         facts=resource.facts,
         secrets=resource.secrets or {},
@@ -252,14 +271,8 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         power=resource.power,
         power_wanted=resource.power_wanted,
         dies_at=resource.dies_at,
-        parents=held_by(for_resource=resource.pk, ending=ending) if parents else {},
-        locks=locks(resource_id=resource.pk),
-        part_of=wholes(resource.pk) if resource.part_of_id is not None else (),
         locality=tuple(resource.locality),
         media_url=_media_url(resource.pk),
-        lease_facts=lambda: _facts_of_leases(resource.pk),
-        holders=lambda: _keys_of_leases(resource.pk),
-        host=lambda: host_of(resource.pk),
         logins=logins.RECORD,
     )  # fmt: skip
 

@@ -1,3 +1,3 @@
 """Carries out the phases of leases and resources step by step, acts on their outcomes, and releases leases."""
 
-__all__ = ["lease_phases", "phases", "release", "resource_phases", "runner", "step_results", "watches"]
+__all__ = ["bulk_checks", "lease_phases", "phases", "release", "resource_phases", "runner", "step_results", "watches"]

@@ -19,7 +19,7 @@ from leases.engine.catalogue import generations
 from leases.engine.core import specs
 from leases.engine.core.database import attempt, each, rows, short
 from leases.engine.core.runs import start
-from leases.engine.lifecycle import watches
+from leases.engine.lifecycle import bulk_checks, watches
 from leases.engine.placement import budgets
 from leases.engine.resources import maintenance, provision, retirement
 from leases.engine.scheduling.decision import rules_out
@@ -251,8 +251,10 @@ def _ready(blueprint_id: int, up_to: int) -> int:
 def check_due() -> int:
     """Start the health checks that are due.
 
-    A healthy resource of which a watch reports changes is checked after one, and seldom otherwise.
+    A healthy resource of which a watch reports changes is checked after one, and seldom otherwise. Idle resources of
+    kinds that can do so are checked together.
     """
+    in_bulk = bulk_checks.blueprints()
     found = rows(
         "SELECT r.id, b.kind, r.suspect_since IS NOT NULL AND r.generation < b.generation"
         " AND r.used_slots = 0 FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
@@ -260,11 +262,11 @@ def check_due() -> int:
         " AND (b.check_interval IS NOT NULL OR r.suspect_since IS NOT NULL)"
         " AND (NOT b.id = ANY(%s) OR r.changed OR r.suspect_since IS NOT NULL OR r.check_failures > 0"
         " OR r.health <> 'ok' OR r.check_at <= statement_timestamp() - %s * interval '1 s')"
-        " AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' AND NOT EXISTS ("
+        f" AND NOT {bulk_checks.IN_BULK} AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' AND NOT EXISTS ("
         " SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) ORDER BY r.check_at LIMIT 200",
-        (watches.seldom_checked(), watches.SELDOM),
+        (watches.seldom_checked(), watches.SELDOM, in_bulk),
     )
-    return each(_check, found)
+    return each(_check, found) + bulk_checks.due(in_bulk)
 
 
 @short
