@@ -126,7 +126,7 @@ def _inspection_is_due(resource: ResourceView) -> bool:
 
 
 def _interval(resource: ResourceView) -> float:
-    """Return the seconds between two inspections. A host at rest is inspected less often, because little changes in it."""
+    """Return the seconds between two inspections. Little changes in a host at rest, so it is inspected less often."""
     config = resource.blueprint.config
     calm = _rests(resource) and not _reason(resource.facts)
     return float(config.idle_inspect_interval if calm else config.inspect_interval)
