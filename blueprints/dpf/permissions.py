@@ -24,6 +24,8 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUNodeMaintenance": ("get", "list", "watch", "patch"),
         "DPUService": (*_OURS, "patch"),
         "DPUServiceCredentialRequest": (*_OURS, "patch"),
+        "DPUDeployment": (*_OURS, "patch"),
+        "DPUServiceTemplate": (*_OURS, "patch"), "DPUServiceConfiguration": (*_OURS, "patch"),
         "DPUServiceChain": _OURS, "DPUServiceInterface": _OURS, "DPUServiceIPAM": _OURS, "DPUServiceNAD": _OURS,
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": _CREATED, "DPUNode": (*_CREATED, "patch")},

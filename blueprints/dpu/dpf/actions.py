@@ -8,6 +8,7 @@ from blueprints.bluefield.cards import DPF
 from blueprints.bluefield.dpus import of_card
 from blueprints.dpf import SELDOM, Site, cards, clusters, dialect_of, kube_told, manifests, opened
 from blueprints.dpf.bmc import BY_BMC
+from blueprints.dpf.deployments import KIND as DEPLOYMENT
 from blueprints.dpf.phases import why
 from blueprints.dpu.dpf.config import Config, flavor_problem
 from blueprints.kube import NODE, SECRET, KubeError, connect, has_labels
@@ -104,18 +105,19 @@ def create_flavor(spec: Spec, memo: Json) -> Answer:
     """Create the DPUFlavor of the DPU, or read the existing one."""
     config: Config = spec.config
     with opened(spec) as site:
+        deployed = {"deployment": site.name(DEPLOYMENT, spec.resource.key)} if config.deployment is not None else {}
         if config.flavor_name:
             if (known := site.find("DPUFlavor", config.flavor_name)) is not None:
                 memory = spec.parents[CARD].resource.attributes.get("memory_gib")
                 if problem := flavor_problem(known.spec, memory, config.mode):
                     return Failed(scope=Scope.BLUEPRINT, code="flavor_unfit", message=problem)
-                return Ready(facts={"flavor_object": config.flavor_name})
+                return Ready(facts={"flavor_object": config.flavor_name, **deployed})
             message = f"DPUFlavor {config.flavor_name} does not exist in namespace {site.namespace}."
             return Failed(scope=Scope.BLUEPRINT, code="flavor_gone", message=message)
         name = site.name("DPUFlavor", spec.resource.key)
         assert not isinstance(config.flavor, str)
         made = site.ensure(manifests.flavor(site.dialect, name, site.namespace, config.flavor))
-    return Ready(facts={"flavor_object": made.name})
+    return Ready(facts={"flavor_object": made.name, **deployed})
 
 
 @kube_told
@@ -128,6 +130,14 @@ def create_set(spec: Spec, memo: Json) -> Answer:
 
 def set_of_card(site: Site, spec: Spec, name: str, image: str) -> Answer:
     """Create a DPUSet that installs an image on exactly the leased card. Raises KubeError."""
+    if (refused := unselectable(site, spec)) is not None:
+        return refused
+    made = site.ensure(manifest_of_set(site, spec, name, image))
+    return Ready(facts={"set": made.name})
+
+
+def unselectable(site: Site, spec: Spec) -> Failed | None:
+    """Return why nothing may be written that installs the leased card; None if it may. Raises KubeError."""
     card = spec.parents[CARD].resource.facts
     # Again, after the discovery: labels may have changed, and a set that selects other cards installs them anew.
     found = cards.selected(card, cards.all_cards(site.cluster, site.dialect, site.namespace))
@@ -140,8 +150,7 @@ def set_of_card(site: Site, spec: Spec, name: str, image: str) -> Answer:
     if others:
         message = f"DPU {others[0].name} of somebody else is on card {card['device']}. Nothing was written."
         return Failed(scope=Scope.OFFER, code="card_has_dpu", message=message, quarantines_carrier=True)
-    made = site.ensure(manifest_of_set(site, spec, name, image))
-    return Ready(facts={"set": made.name})
+    return None
 
 
 def manifest_of_set(site: Site, spec: Spec, name: str, image: str) -> Json:
@@ -229,6 +238,7 @@ def _removal(site: Site) -> str:
 def flavor_problems(blueprint: BlueprintView) -> list[Problem]:
     """Return what the server cannot express of the flavor, by the path of the field. Writes nothing."""
     config: Config = blueprint.config
+    where = "flavor" if config.deployment is None else "deployment.flavor"
     try:
         with connect(blueprint.credentials[config.credential]) as cluster:
             dialect = dialect_of(cluster)
@@ -236,17 +246,17 @@ def flavor_problems(blueprint: BlueprintView) -> list[Problem]:
                 known = cluster.find(dialect.type("DPUFlavor"), config.flavor_name, config.namespace)
                 missing = f"DPUFlavor {config.flavor_name} does not exist in namespace {config.namespace}."
                 problem = missing if known is None else flavor_problem(known.spec, _memory(config), config.mode)
-                return [Problem(message=problem, field="flavor")] if problem else []
+                return [Problem(message=problem, field=where)] if problem else []
     except KubeError as error:
         return [Problem(message=str(error), field="credential")]
     assert not isinstance(config.flavor, str)
     if problem := flavor_problem(config.flavor, _memory(config), config.mode):
-        return [Problem(message=problem, field="flavor")]
+        return [Problem(message=problem, field=where)]
     findings = dialect.missing(manifests.flavor(dialect, "flavor", config.namespace, config.flavor))
     return [
         Problem(
             message=f"The API server at {cluster.where} does not accept the field {path} of a DPUFlavor.",
-            field="flavor",
+            field=where,
         )
         for path in (*findings.unknown, *findings.missing, *findings.invalid)
     ]

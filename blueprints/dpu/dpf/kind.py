@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Json, NeededLease
+from blueprints.answers import Answer, Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import (
     Activates,
@@ -29,16 +29,17 @@ from blueprints.contract import (
 )
 from blueprints.dpf import config as server
 from blueprints.dpf import delete_ours, owned, watches
+from blueprints.dpf import deployments as deployment_objects
 from blueprints.dpf.chains import CHAINS
 from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.networks import IPAM
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.services import KIND as SERVICE
-from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, revocation, updating
+from blueprints.dpu.dpf import actions, deploying, drift, health, leasing, parking, provisioning, revocation, updating
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
-from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem
+from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem, Spec
 from blueprints.watches import Ending, WatchNews, WatchPlace
 from interfaces.dpu_services import DpuServices
 
@@ -92,10 +93,15 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
             Step(name="hold", act=actions.hold_host, deadline=_LONG),
             Step(name="wake", act=parking.wake, deadline=_WAKING),
             Step(name="flavor", act=actions.create_flavor),
+            Step(name="deployment", act=deploying.create, applies=deploying.deploys),
+            Step(name="proof", act=deploying.prove, deadline=LIMIT, applies=deploying.deploys),
             # From the set on, DPF may write to the card at any time, and its host must not be rebooted meanwhile.
-            Step(name="set", act=actions.create_set, interruptible=False),
+            Step(name="set", act=_set, interruptible=False),
             Step(name="provision", act=provisioning.provision, deadline=_LONG, interruptible=False),
             Step(name="join", act=actions.wait_for_node, deadline=LIMIT),
+            Step(
+                name="deployed", act=deploying.wait_for_services, deadline=deploying.READY_IN, applies=deploying.deploys
+            ),
         )
 
     def activate(self) -> Plan:
@@ -145,6 +151,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
         return (
             Step(name="services", act=leasing.remove_former, deadline=actions.HANGS),
             Step(name="credentials", act=revocation.revoke_former, deadline=actions.HANGS),
+            Step(name="deployment", act=deploying.delete, deadline=actions.HANGS),
             Step(name="set", act=actions.delete_sets, deadline=actions.HANGS),
             Step(name="dpu", act=actions.wait_until_removed, deadline=actions.HANGS),
             *parking.plan(),
@@ -156,11 +163,12 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
         """Return the DPUSets and DPUFlavors of this installation. Others end with the DPU of their proof."""
-        return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
+        kinds = ("DPUSet", "DPUFlavor", deployment_objects.KIND)
+        return owned(blueprint, installation, kinds, named={deployment_objects.KIND: deploying.FACT})
 
     def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
         """Return the types of objects that steps wait for, or that a check reads."""
-        return watches.places(config, _WATCHED)
+        return watches.places(config, (*_WATCHED, *(deployment_objects.KINDS if deploying.deploys(config) else ())))
 
     def watch(
         self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
@@ -182,6 +190,14 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
             *(CHAINS.kinds if blueprint.config.chains is not None else ()),
             *((IPAM,) if blueprint.config.networks else ()),
             *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
+            *((*deployment_objects.KINDS, SERVICE) if deploying.deploys(blueprint.config) else ()),
         )
         found = server.problems(blueprint, kinds)
-        return found or [*actions.flavor_problems(blueprint), *parking.problems(blueprint)]
+        return found or [
+            *actions.flavor_problems(blueprint), *deploying.problems(blueprint), *parking.problems(blueprint)
+        ]  # fmt: skip
+
+
+def _set(spec: Spec, memo: Json) -> Answer:
+    """Let DPF begin: by a DPUSet, or by the selector of the DPUDeployment."""
+    return deploying.select(spec, memo) if deploying.deploys(spec.config) else actions.create_set(spec, memo)

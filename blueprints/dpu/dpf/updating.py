@@ -9,7 +9,7 @@ from blueprints.dpu.dpf.config import Config
 from blueprints.kube import has_labels, labelled
 from blueprints.specs import Spec
 
-INSTALLED = ("image", "flavor", "mode", "card", "cluster", "credential", "namespace")
+INSTALLED = ("image", "flavor", "deployment", "mode", "card", "cluster", "credential", "namespace")
 """Fields for which a DPU is installed anew if they change."""
 _LOOK = 2.0
 

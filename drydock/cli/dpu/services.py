@@ -79,10 +79,13 @@ def list_(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
     if as_json:
         return output.emit(found)
     rows = [
-        (s.name, s.state, f"{s.pods_ready}/{s.pods}", s.chart.name, s.chart.version, next(iter(s.messages), ""))
+        (
+            s.name, "blueprint" if s.of_blueprint else "lease", s.state, f"{s.pods_ready}/{s.pods}", s.chart.name,
+            s.chart.version, next(iter(s.messages), ""),
+        )
         for s in found
-    ]
-    output.table(("name", "state", "pods", "chart", "version", "message"), rows, empty="No services.")
+    ]  # fmt: skip
+    output.table(("name", "belongs to", "state", "pods", "chart", "version", "message"), rows, empty="No services.")
     return None
 
 
@@ -95,6 +98,7 @@ def show(lease: o.LeaseId, name: Name, *, as_json: o.AsJson = False) -> None:
     output.pairs(
         _line(found),
         [
+            ("belongs to", "the blueprint" if found.of_blueprint else "the lease"),
             ("chart", f"{found.chart.repository}/{found.chart.name} {found.chart.version}"),
             ("ports", " ".join(f"{one.name}={one.port}/{one.protocol}" for one in found.ports)),
             ("labels", dict(found.labels)),
