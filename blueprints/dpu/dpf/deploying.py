@@ -13,7 +13,7 @@ from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.dpf import SELDOM, Site, deployments, dialect_of, kube_told, opened
 from blueprints.dpf.access import KEY
 from blueprints.dpf.phases import LIMIT, why
-from blueprints.dpu.dpf.actions import CARD, CLUSTER, IMAGE, kubeconfig_of, unselectable
+from blueprints.dpu.dpf.actions import CARD, CLUSTER, image_of, kubeconfig_of, unselectable
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube import (
     MANAGER,
@@ -53,7 +53,7 @@ def written(site: Site, spec: Spec, *, selects: bool = True) -> list[Json]:
     made = deployments.parts(site.dialect, spec.resource.key, name, site.namespace, layout, site.proof)
     deployment = deployments.deployment(
         site.dialect, name, site.namespace, spec.parents[CARD].resource.facts, key=spec.resource.key,
-        image=spec.parents[IMAGE].resource.facts["name"], flavor=spec.resource.facts["flavor_object"],
+        image=image_of(spec).resource.facts["name"], flavor=spec.resource.facts["flavor_object"],
         layout=layout, selects=selects,
     )  # fmt: skip
     made.append(labelled(deployment, {KEY: spec.resource.key}))

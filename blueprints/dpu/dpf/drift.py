@@ -41,7 +41,8 @@ class Drift:
 def read(site: Site, spec: Spec) -> Drift:
     """Compare our objects with what Drydock writes, and write them again if the config says so. Raises KubeError."""
     config: Config = spec.config
-    if any(name not in spec.parents for name in (actions.CARD, actions.IMAGE)):
+    image = spec.resource.facts.get(actions.IMAGE_NEED) or actions.IMAGE
+    if any(name not in spec.parents for name in (actions.CARD, image)):
         return Drift((), {})
     before = tuple(spec.resource.facts.get(FACT) or ())
     sentences, log, facts = list[str](), list[str](), Json()
@@ -86,11 +87,11 @@ def _written(site: Site, spec: Spec) -> Iterator[tuple[str, Json]]:
     if deploying.deploys(spec.config) and spec.resource.facts.get(deploying.FACT):
         yield from ((one["kind"], one) for one in deploying.written(site, spec))
     else:
-        name, image = site.name("DPUSet", spec.resource.key), spec.parents[actions.IMAGE].resource.facts["name"]
+        name, image = site.name("DPUSet", spec.resource.key), actions.image_of(spec).resource.facts["name"]
         yield "DPUSet", labelled(actions.manifest_of_set(site, spec, name, image), site.proof)
     flavor = spec.config.flavor
     if not isinstance(flavor, str):
-        name = site.name("DPUFlavor", spec.resource.key)
+        name = spec.resource.facts.get("flavor_object") or site.name("DPUFlavor", spec.resource.key)
         yield "DPUFlavor", labelled(manifests.flavor(site.dialect, name, site.namespace, flavor), site.proof)
 
 

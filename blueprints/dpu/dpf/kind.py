@@ -28,8 +28,8 @@ from blueprints.contract import (
     Watches,
 )
 from blueprints.dpf import config as server
-from blueprints.dpf import delete_ours, owned, watches
 from blueprints.dpf import deployments as deployment_objects
+from blueprints.dpf import owned, watches
 from blueprints.dpf.chains import CHAINS
 from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.networks import IPAM
@@ -61,6 +61,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
     idle_timeout: ClassVar[dt.timedelta | None] = None
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     replaces: ClassVar[bool] = True
+    forcible: ClassVar[bool] = True
     operator_facts: ClassVar[frozenset[str]] = frozenset(
         {"flavor_object", "set", drift.FACT, drift.RESTORED, parking.FAILED}
     )
@@ -139,12 +140,16 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
         return (Step(name="look", act=health.look),)
 
     def update(self) -> Plan:
-        """Return the plan that changes the labels of the DPU's node. For anything else, the DPU is replaced."""
-        return (Step(name="labels", act=updating.relabel),)
+        """Return the plan that changes the labels of the DPU's node or, if forced, installs the card anew."""
+        return updating.plan()
 
     def disruption(self, before: schema.Config | None, after: schema.Config) -> str:
         """Return which fields change for which the DPU is installed anew."""
         return updating.disruption(before, after)
+
+    def unforcible(self, before: schema.Config | None, after: schema.Config) -> str:
+        """Return why the DPU must be replaced for a change, or an empty string if it can be installed anew."""
+        return updating.unforcible(before, after)
 
     def destroy(self) -> Plan:
         """Return the plan that deletes our objects, waits until DPF has removed the DPU, and parks the card."""
@@ -155,7 +160,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
             Step(name="set", act=actions.delete_sets, deadline=actions.HANGS),
             Step(name="dpu", act=actions.wait_until_removed, deadline=actions.HANGS),
             *parking.plan(),
-            Step(name="flavor", act=delete_ours("DPUFlavor"), deadline=actions.HANGS),
+            Step(name="flavor", act=actions.delete_flavors, deadline=actions.HANGS),
             # A request that was on its way when the lease ended may have written one meanwhile.
             Step(name="late", act=leasing.remove_former, deadline=actions.HANGS),
             Step(name="late_credentials", act=revocation.revoke_former, deadline=actions.HANGS),
