@@ -328,6 +328,8 @@ class Registers(ABC):
     """
 
     Registration: ClassVar[type[Fields]]
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Fields of the registration that cannot be corrected once the resource is active. It is then registered anew."""
 
     @abstractmethod
     def register(self, config: Any, registration: Any) -> Draft:
