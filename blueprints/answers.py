@@ -115,6 +115,8 @@ class Ready:
     """The readings of the resource's sensors, or None if the step has not read them."""
     evidence: tuple[Evidence, ...] = ()
     """Attestation evidence that the step has collected. It is kept with the lease that the step is for."""
+    gives_back: tuple[str, ...] = ()
+    """Names of leases for life that the resource does not need any more. They are released with the answer."""
     carrier_health: Health | None = None
     """The health of the resource's carrier (`contract.Carried`), or None if the step says nothing about it."""
     ends_phase: bool = False

@@ -328,6 +328,8 @@ class Registers(ABC):
     """
 
     Registration: ClassVar[type[Fields]]
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Fields of the registration that cannot be corrected once the resource is active. It is then registered anew."""
 
     @abstractmethod
     def register(self, config: Any, registration: Any) -> Draft:
@@ -735,6 +737,7 @@ class Updates(ABC):
     """Whether an operator may force an update that disturbs leases while leases hold the resource.
 
     No step of these leases is called meanwhile. Afterwards they are activated again if the kind implements `Activates`.
+    A kind that also `replaces` updates a resource in place if an operator forces that, as far as `unforcible` allows.
     """
 
     @abstractmethod
@@ -751,6 +754,13 @@ class Updates(ABC):
         None if that is unknown or if the resource was found to differ from it. A pure function.
         """
         return "An update of this kind of resource disturbs its leases."
+
+    def unforcible(self, before: Any, after: Any) -> str:
+        """Return why a change that disturbs leases cannot be forced, as a sentence, or an empty string if it can.
+
+        Only for kinds that are `forcible`. The arguments are those of `disruption`. A pure function.
+        """
+        return ""
 
 
 class CatalogueStale(Exception):

@@ -7,7 +7,7 @@ import functools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.contract import Act
@@ -40,6 +40,8 @@ SELDOM = 600.0
 _UNAVAILABLE = "unavailable_since"
 INSTALLATION = "drydock-installation"
 """The label of all objects that an installation has created."""
+KEY = "drydock-key"
+"""The label with the key of the resource, on objects whose name does not follow from it alone."""
 _TAGS = "drydock-"
 _MOST_DIALECTS = 16
 _dialects: dict[str, tuple[float, Dialect]] = {}
@@ -164,24 +166,29 @@ def delete_ours(kind: str) -> Act:
     return deleted
 
 
-def owned(blueprint: BlueprintView, installation: str, kinds: Sequence[str]) -> list[Owned]:
+def owned(
+    blueprint: BlueprintView, installation: str, kinds: Sequence[str], *, named: Mapping[str, str] = {}
+) -> list[Owned]:
     """Return the objects of these kinds that have the installation's label, with all labels of ours.
 
-    Objects that are being deleted are left out. Raises KubeError.
+    Objects that are being deleted are left out, as are those that a controller has made of another one. `named` maps a
+    kind to the fact with the name of its object, where that is not the key of the resource. Raises KubeError.
     """
     config = blueprint.config
+    found: dict[str, Owned] = {}
     with connect(blueprint.credentials[config.credential]) as cluster:
         dialect = dialect_of(cluster)
-        found = {
-            one.name: one
-            for kind in kinds
-            if dialect.has(kind)
-            for one in cluster.list(dialect.type(kind), config.namespace, labels=f"{INSTALLATION}={installation}")
-            if not one.deleting
-        }
-    return [Owned(key=name, tags=tags_of(one)) for name, one in sorted(found.items())]
+        for kind in (one for one in kinds if dialect.has(one)):
+            for one in cluster.list(dialect.type(kind), config.namespace, labels=f"{INSTALLATION}={installation}"):
+                if one.deleting or one.body["metadata"].get("ownerReferences"):
+                    continue
+                key = one.labels.get(KEY, one.name)
+                before = found.get(key, Owned(key=key, tags=tags_of(one), named=False))
+                facts = {**before.facts, **({named[kind]: one.name} if kind in named else {})}
+                found[key] = replace(before, facts=facts, named=before.named or key == one.name)
+    return [one for _, one in sorted(found.items())]
 
 
 def tags_of(one: Object) -> dict[str, str]:
     """Return the labels of ours of an object."""
-    return {key: value for key, value in one.labels.items() if key.startswith(_TAGS)}
+    return {key: value for key, value in one.labels.items() if key.startswith(_TAGS) and key != KEY}

@@ -24,9 +24,11 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUNodeMaintenance": ("get", "list", "watch", "patch"),
         "DPUService": (*_OURS, "patch"),
         "DPUServiceCredentialRequest": (*_OURS, "patch"),
+        "DPUDeployment": (*_OURS, "patch"),
+        "DPUServiceTemplate": (*_OURS, "patch"), "DPUServiceConfiguration": (*_OURS, "patch"),
         "DPUServiceChain": _OURS, "DPUServiceInterface": _OURS, "DPUServiceIPAM": _OURS, "DPUServiceNAD": _OURS,
     },
-    "dpf_card": {"DPU": _LIST, "DPUDevice": _CREATED, "DPUNode": (*_CREATED, "patch")},
+    "dpf_card": {"DPU": _LIST, "DPUDevice": (*_CREATED, "patch"), "DPUNode": (*_CREATED, "patch")},
     "dpf_cluster": {"DPUCluster": (*_OURS, "patch")},
     "dpf_image": {"BFB": _OURS},
 }  # fmt: skip

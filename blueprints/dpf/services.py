@@ -76,7 +76,7 @@ def manifest(
         name_of(lease, service.name), namespace, spec=_spec(dialect, service, lease, proof, cluster)
     )
     found["metadata"]["labels"] = {**proof, **labels_of(lease), NAME: service.name}
-    found["metadata"]["annotations"] = {DEFINITION: _text(service)}
+    found["metadata"]["annotations"] = {DEFINITION: text_of(service)}
     return found
 
 
@@ -108,10 +108,11 @@ def _spec(dialect: Dialect, service: Service, lease: str, proof: Mapping[str, st
 
 def version_of(service: Service) -> str:
     """Return a hash of a definition, with which its pods are marked."""
-    return hashlib.sha256(_text(service).encode()).hexdigest()[:16]
+    return hashlib.sha256(text_of(service).encode()).hexdigest()[:16]
 
 
-def _text(service: Service) -> str:
+def text_of(service: Service) -> str:
+    """Return a definition as text, always the same for equal ones."""
     return json.dumps(service.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -136,11 +137,11 @@ def deployed(
     if not intact:
         said = "Its object is not as Drydock wrote it. Apply another version of the service, or remove it."
         conditions.insert(0, Condition(type="Unchanged", status="False", reason="ChangedByOthers", message=said))
-    kept = [one for one in _unfinished(pods) if one.labels.get(NAME) == service.name]
+    kept = [one for one in unfinished(pods) if one.labels.get(NAME) == service.name]
     latest = all(one.annotations.get(VERSION) == version_of(service) for one in kept)
     return Deployed(
         service=service, version=version(found), current=found.observed and intact and latest, removing=found.deleting,
-        conditions=tuple(conditions), pods=tuple(_pod(one) for one in kept), unread=unread,
+        conditions=tuple(conditions), pods=tuple(pod_of(one) for one in kept), unread=unread,
     )  # fmt: skip
 
 
@@ -159,7 +160,7 @@ def _same(spec: Json, wanted: Json) -> bool:
     return {key: value for key, value in spec.items() if key != "dpuClusterSelector"} == wanted
 
 
-def _unfinished(pods: Sequence[Object]) -> Iterator[Object]:
+def unfinished(pods: Sequence[Object]) -> Iterator[Object]:
     """Yield the pods that count: not those that end, and not those of hooks and other jobs that have succeeded."""
     done = {job for one in pods if one.status.get("phase") == "Succeeded" for job in _jobs(one)}
     for one in pods:
@@ -176,7 +177,8 @@ def _jobs(pod: Object) -> set[str]:
     }
 
 
-def _pod(found: Object) -> Pod:
+def pod_of(found: Object) -> Pod:
+    """Return a pod, with the reason why it is not ready."""
     containers = list(_containers(found.status))
     ready = found.condition("Ready")
     reason, message = next(filter(None, map(_why, containers)), ("", ""))

@@ -233,6 +233,23 @@ class Cluster:
         query, media = [("fieldManager", MANAGER)], "application/merge-patch+json"
         return Object.of(self._changed(request, "PATCH", path, query, {"metadata": metadata}, media))
 
+    def amend(self, type_: ObjectType, current: Object, changes: Json) -> Object:
+        """Set or remove (None) fields of an object that others have made for us, in the version of `current` only.
+
+        For fields that nobody else owns: look at `other_managers` before. A dry run comes first, as for every write.
+        Raises ObjectChanged if the object is not as it was in `current` any more, and FieldsDropped.
+        """
+        named = {"uid": current.uid, "resourceVersion": current.resource_version}
+        sent = {**changes, "metadata": {**changes.get("metadata", {}), **named}}
+        request = self._request("patch", type_, current.name, current.namespace)
+        path, media = type_.path(current.namespace, current.name), "application/merge-patch+json"
+        for dry in (True, False):
+            query = [("fieldManager", MANAGER), ("fieldValidation", "Strict")] + ([("dryRun", "All")] if dry else [])
+            stored = self._changed(request, "PATCH", path, query, sent, media)
+            if lost := dropped(_given(changes), stored):
+                raise FieldsDropped(f"{type_.kind} {current.name}", lost)
+        return Object.of(stored)
+
     def delete(
         self, type_: ObjectType, name: str, namespace: str = "", *, uid: str, resource_version: str = ""
     ) -> Object | None:
@@ -431,3 +448,10 @@ def _transport(source: Source) -> Transport:
 def _named(manifest: Json) -> tuple[str, str]:
     metadata = manifest.get("metadata") or {}
     return str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+
+
+def _given(changes: Any) -> Any:
+    """Return a merge patch without what it removes."""
+    if not isinstance(changes, dict):
+        return changes
+    return {key: _given(value) for key, value in changes.items() if value is not None}

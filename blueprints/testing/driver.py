@@ -147,7 +147,7 @@ class _Run:
         match answer:
             case Ready():
                 self._at = self._after(answer, len(self._plan) if answer.ends_phase else self._at.step + 1)
-                self._spec = replace(self._spec, resolution=None)
+                self._spec = _without_parents(replace(self._spec, resolution=None), answer.gives_back)
             case Wait():
                 self._at = replace(self._at, memo=answer.memo, looking=False)
                 clock.sleep(min(answer.after, self._pace))
@@ -233,6 +233,13 @@ def _with_parents(spec: Spec, for_life: dict[str, LeaseView]) -> Spec:
     if spec.phase in _ON_LEASE and spec.lease is not None:
         return replace(spec, lease=replace(spec.lease, parents={**spec.lease.parents, **for_life}))
     return replace(spec, resource=replace(spec.resource, parents={**spec.resource.parents, **for_life}))
+
+
+def _without_parents(spec: Spec, names: tuple[str, ...]) -> Spec:
+    """Return a spec without the leases that a step has given back."""
+    kept = {name: lease for name, lease in spec.parents.items() if name not in names}
+    held = {name: lease for name, lease in spec.resource.parents.items() if name not in names}
+    return replace(spec, parents=kept, resource=replace(spec.resource, parents=held))
 
 
 def _with_locks(spec: Spec, locks: dict[str, str]) -> Spec:

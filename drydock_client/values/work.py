@@ -164,3 +164,5 @@ class DpuServiceInfo:
     """The Helm values; None in lists."""
     interfaces: tuple[str, ...] = ()
     """Names of network interfaces of its pods, which chains connect."""
+    of_blueprint: bool = False
+    """Whether every DPU of the blueprint has it. It cannot be changed or removed, and its values are not shown."""

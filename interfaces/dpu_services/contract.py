@@ -37,11 +37,11 @@ class ServiceBackend(ABC):
 
     @abstractmethod
     def list(self, deadline: Deadline) -> Sequence[Deployed]:
-        """Return the services of the lease, sorted by name."""
+        """Return the services of the lease and those of its blueprint, sorted by name."""
 
     @abstractmethod
     def find(self, name: str, deadline: Deadline) -> Deployed | None:
-        """Return a service of the lease; None if there is none of this name."""
+        """Return a service of the lease, or of its blueprint; None if there is none of this name."""
 
     @abstractmethod
     def create(self, service: Service, deadline: Deadline) -> Deployed:
@@ -163,6 +163,7 @@ class DpuServices(Interface):
 
     def _removed(self, name: str, deadline: Deadline) -> None:
         there = self._backend.find(name, deadline)
+        _refuse_of_blueprint(there)
         interfaces = there.service.interfaces if there is not None else ()
         with self.chains.released(name, interfaces, deadline):
             if there is not None and not there.removing:
@@ -170,11 +171,12 @@ class DpuServices(Interface):
 
     def _applied(self, service: Service, deadline: Deadline) -> Deployed:
         before = self._backend.find(service.name, deadline)
+        _refuse_of_blueprint(before)
         if before is not None and before.removing:
             raise Conflict(f"The service {service.name} is being removed.", hint="Apply it again once it is gone.")
         if before is not None and before.service == service:
             return before
-        if before is None and len(self._backend.list(deadline)) >= MOST:
+        if before is None and sum(not one.of_blueprint for one in self._backend.list(deadline)) >= MOST:
             raise Conflict(f"A lease has at most {MOST} services.", hint="Remove one first.")
         deadline.check("Applying the service")
         try:
@@ -220,3 +222,12 @@ class DpuServices(Interface):
             log.warning(
                 "The service %s of a lost lease could not be taken back: %s", service.name, type(error).__name__
             )
+
+
+def _refuse_of_blueprint(found: Deployed | None) -> None:
+    """Raise Conflict for a service that is not the owner's to change."""
+    if found is not None and found.of_blueprint:
+        raise Conflict(
+            f"The service {found.service.name} belongs to the blueprint: every DPU of it has it.",
+            hint="Choose another name. An operator can change it in the config of the blueprint.", field="name",
+        )  # fmt: skip

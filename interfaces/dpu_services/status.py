@@ -71,6 +71,8 @@ class Deployed:
     pods: tuple[Pod, ...] = ()
     unread: str = ""
     """Why its pods could not be read; empty if they were."""
+    of_blueprint: bool = False
+    """Whether every DPU of the blueprint has it. Its owner can neither change nor remove it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,8 @@ class ServiceStatus:
     messages: tuple[str, ...] = ()
     pods: int = 0
     pods_ready: int = 0
+    of_blueprint: bool = False
+    """Whether it belongs to the blueprint, and not to the owner of the lease."""
 
 
 def status_of(found: Deployed) -> ServiceStatus:
@@ -89,7 +93,10 @@ def status_of(found: Deployed) -> ServiceStatus:
     state = _state(found)
     messages = () if state is ServiceState.READY else _messages(found)
     ready = sum(pod.ready for pod in found.pods)
-    return ServiceStatus(service=found.service, state=state, messages=messages, pods=len(found.pods), pods_ready=ready)
+    return ServiceStatus(
+        service=found.service, state=state, messages=messages, pods=len(found.pods), pods_ready=ready,
+        of_blueprint=found.of_blueprint,
+    )  # fmt: skip
 
 
 def _state(found: Deployed) -> ServiceState:

@@ -613,6 +613,7 @@ def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) 
             f"A resource of kind {resource.blueprint.kind!r} cannot be changed once it is active.",
             hint="Remove the resource, and register it again.",
         )
+    _refuse_fixed(resource, registration)
     _end_run(resource)
     columns: dict[str, Any] = {"registration": registration, "identity": draft.identity, "name": draft.name}
     if resource.state == "pending":
@@ -632,6 +633,20 @@ def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) 
     Resource.objects.filter(pk=resource.pk).update(message=message, check_failures=0, **columns)
     if resource.state == "pending":
         start(resource_id=resource.pk, phase="build")
+
+
+def _refuse_fixed(resource: Resource, registration: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest, with the field, if a field of an active resource changes that cannot."""
+    kind = registry.kind(resource.blueprint.kind)
+    if not isinstance(kind, Registers) or resource.state != "active" or not kind.fixed:
+        return
+    former, wanted = (kind.Registration.model_validate(dict(one)) for one in (resource.registration, registration))
+    for name in sorted(kind.fixed):
+        if getattr(former, name) != getattr(wanted, name):
+            raise InvalidRequest(
+                f"The field {name} of an active {resource.type} cannot be changed.", field=name,
+                hint="Remove the resource, and register it again.",
+            )  # fmt: skip
 
 
 _FREE = (Run.Phase.BUILD, Run.Phase.CHECK, Run.Phase.UPDATE)

@@ -96,7 +96,8 @@ class Lab:
         # Nodes are of no namespace, so those of other tests are on the server too.
         nodes = {} if self.double.generation.devices else {WORLD: self.double.world.name}
         self.add("cards", "dpf_card", "dpu_card", {**self.server, "nodes": nodes})
-        self.add("dpus", "dpf", "dpu", {**self.server, "image": URL, "flavor": FLAVOR, **config})
+        made = {} if config.get("deployment") else {"image": URL, "flavor": FLAVOR}
+        self.add("dpus", "dpf", "dpu", {**self.server, **made, **config})
 
     def discover(self) -> None:
         """Find clusters and cards."""

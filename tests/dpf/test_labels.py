@@ -114,6 +114,8 @@ def test_labels_of_a_dpu_are_changed_while_it_is_leased_and_another_flavor_waits
     update = resources.get(site.root, resource.pk).update
     assert (update.state, update.leases) == ("waiting", (lease.pk,))
     assert update.disruption == "The DPU is installed anew for another flavor."
+    elsewhere = {**changed, "flavor": other, "cluster": {"cluster": "tenant"}}
+    blueprints.change(site.root, "dpus", BlueprintChange(config=elsewhere))
     with pytest.raises(NotSupported, match="replaced once its leases have ended"):
         resources.update(site.root, resource.pk, reason="now")
     lease.refresh_from_db()

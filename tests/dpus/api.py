@@ -54,6 +54,9 @@ CHAIN_SET = Kind("ServiceChainSet", "servicechainsets", "svc.dpu.nvidia.com")
 SERVICE_CHAIN = Kind("ServiceChain", "servicechains", "svc.dpu.nvidia.com")
 IPAM = Kind("DPUServiceIPAM", "dpuserviceipams", "svc.dpu.nvidia.com")
 NAD = Kind("DPUServiceNAD", "dpuservicenads", "svc.dpu.nvidia.com")
+DEPLOYMENT = Kind("DPUDeployment", "dpudeployments", "svc.dpu.nvidia.com")
+TEMPLATE = Kind("DPUServiceTemplate", "dpuservicetemplates", "svc.dpu.nvidia.com")
+CONFIGURATION = Kind("DPUServiceConfiguration", "dpuserviceconfigurations", "svc.dpu.nvidia.com")
 SET = Kind("DPUSet", "dpusets")
 NODE = Kind("Node", "nodes", "", "v1", namespaced=False)
 SECRET = Kind("Secret", "secrets", "", "v1")
@@ -120,6 +123,15 @@ class Api:
         _compare(body, answer, kind)
         return answer
 
+    def apply(self, kind: Kind, body: Json) -> Json:
+        """Write an object by server-side apply, as the owner of its fields."""
+        body = {"apiVersion": kind.api_version, "kind": kind.name} | body
+        query = [*self._as_manager, ("force", "true")]
+        path, media = self._path(kind, name_of(body)), "application/apply-patch+yaml"
+        answer: Json = self._call("PATCH", path, body=body, query=query, media=media)
+        _compare(body, answer, kind)
+        return answer
+
     def change(
         self, kind: Kind, name: str, how: Callable[[Json], None], *, status: bool = False,
         known: Json | None = None, look: Callable[[Json], None] | None = None,
@@ -180,8 +192,11 @@ class Api:
         within = f"/namespaces/{self.namespace}" if kind.namespaced else ""
         return f"{root}{within}/{kind.plural}" + (f"/{name}" if name else "")
 
-    def _call(self, method: str, path: str, *, query: list[tuple[str, str]] | None = None, body: Any = None) -> Any:
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+    def _call(
+        self, method: str, path: str, *, query: list[tuple[str, str]] | None = None, body: Any = None,
+        media: str = "application/json",
+    ) -> Any:  # fmt: skip
+        headers = {"Accept": "application/json", "Content-Type": media}
         prepared = self._client.param_serialize(
             method, path, query_params=query or [], header_params=headers, body=body, auth_settings=["BearerToken"]
         )

@@ -14,6 +14,7 @@ from tests.dpus.api import CLUSTER, DPU, NODE, SECRET, SET, Api, Json, grant, is
 from tests.dpus.chains import Chains
 from tests.dpus.clusters import Clusters
 from tests.dpus.credentials import Credentials
+from tests.dpus.deployments import Deployments
 from tests.dpus.effects import Maintenances
 from tests.dpus.faults import Faults
 from tests.dpus.generations import NODE_NAME, Generation
@@ -61,8 +62,8 @@ class Double:
             hosts = []
         self.chains = Chains(state)
         self._controllers: list[Controller] = [
-            self._images, self._clusters, *hosts, provisioning, Sets(state), Services(state), self.chains,
-            Credentials(state),
+            self._images, self._clusters, *hosts, provisioning, Deployments(state), Sets(state), Services(state),
+            self.chains, Credentials(state),
         ]  # fmt: skip
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None

@@ -14,7 +14,9 @@ from tests.dpus.api import (
     BFB,
     CHAIN,
     CLUSTER,
+    CONFIGURATION,
     CREDENTIAL,
+    DEPLOYMENT,
     DEVICE,
     DPU,
     DPU_NODE,
@@ -27,6 +29,7 @@ from tests.dpus.api import (
     PROVISIONING,
     SERVICE,
     SET,
+    TEMPLATE,
     Kind,
 )
 
@@ -46,6 +49,7 @@ FINALIZERS = {
     kind.name: f"{PROVISIONING}/{kind.name.lower()}-protection"
     for kind in (BFB, DEVICE, DPU, DPU_NODE, MAINTENANCE, SET)
 } | {
+    DEPLOYMENT.name: "dpu.nvidia.com/dpudeployment",
     SERVICE.name: "dpu.nvidia.com/dpuservice", CREDENTIAL.name: "dpu.nvidia.com/dpuservicecredentialrequest",
     IPAM.name: "svc.dpu.nvidia.com/dpuserviceipam", NAD.name: "svc.dpu.nvidia.com/dpuservicenad",
     INTERFACE.name: "svc.dpu.nvidia.com/dpuserviceinterface", CHAIN.name: "svc.dpu.nvidia.com/dpuservicechain",
@@ -99,7 +103,22 @@ V24_10 = Generation(
         Phase(JOINING),
         Phase(READY, "Ready"),
     ),
-    kinds=(BFB, CLUSTER, FLAVOR, SET, DPU, SERVICE, IPAM, INTERFACE, CHAIN, CREDENTIAL, NODE),
+    kinds=(
+        BFB,
+        CLUSTER,
+        FLAVOR,
+        TEMPLATE,
+        CONFIGURATION,
+        DEPLOYMENT,
+        SET,
+        DPU,
+        SERVICE,
+        IPAM,
+        INTERFACE,
+        CHAIN,
+        CREDENTIAL,
+        NODE,
+    ),
     host_field="nodeName",
 )
 V26_4 = Generation(
@@ -126,6 +145,9 @@ V26_4 = Generation(
         DEVICE,
         DPU_NODE,
         MAINTENANCE,
+        TEMPLATE,
+        CONFIGURATION,
+        DEPLOYMENT,
         SET,
         DPU,
         SERVICE,

@@ -34,6 +34,8 @@ from tests.dpus.world import WORLD
 PULLING, STARTING = "Pulling Chart", "Starting Pods"
 """Phases in which a test can keep a service, such as by `Faults.stick(PULLING, name, kind="DPUService")`."""
 SERVICE_ID = "svc.dpu.nvidia.com/service"
+RELEASE = "dpus.test/release"
+"""The label of the pods of one DPUService: Argo CD knows what belongs to its application, whatever its id is now."""
 CONDITIONS = ("ApplicationPrereqsReconciled", "ApplicationsReconciled")
 INTERFACES_RECONCILED = "DPUServiceInterfaceReconciled"
 CONSUMED_BY = "dpu.nvidia.com/consumed-by"
@@ -106,7 +108,7 @@ class Services:
 
     def pods(self, api: Api, service: Json) -> list[Json]:
         """Return the pods of a service in a cluster."""
-        return api.all(POD, f"{SERVICE_ID}={_service_id(service)}")
+        return api.all(POD, f"{RELEASE}={uid_of(service)}")
 
     def _wanted(self, api: Api, service: Json) -> list[Json]:
         given = service["spec"].get("serviceDaemonSet") or {}
@@ -173,7 +175,9 @@ class Services:
 def _pod(service: Json, given: Json, node: str, *, hook: bool = False) -> Json:
     """Return the pod of a service on a node. Another version of it has another name."""
     release = service["spec"]["helmChart"]["source"].get("releaseName") or name_of(service)
-    labels = {**(given.get("labels") or {}), SERVICE_ID: _service_id(service)} | ({"hook": "yes"} if hook else {})
+    labels = {**(given.get("labels") or {}), SERVICE_ID: _service_id(service), RELEASE: uid_of(service)} | (
+        {"hook": "yes"} if hook else {}
+    )
     metadata = {"labels": labels, "annotations": given.get("annotations") or {}}
     digest = hashlib.sha256(json.dumps([metadata, node], sort_keys=True).encode()).hexdigest()[:8]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "hook", "uid": uid_of(service)}

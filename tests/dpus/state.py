@@ -136,6 +136,18 @@ class State:
         self.items.setdefault(kind.name, []).append(made)
         return made
 
+    def apply(self, kind: Kind, body: Json, known: Json | None) -> None:
+        """Write an object by server-side apply, unless the one that is known has all of it."""
+        if known is not None and _has(known, body):
+            return
+        made = self.api.apply(kind, body)
+        if known is None or made["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"]:
+            self.writes += 1
+        made |= {"kind": kind.name, "apiVersion": kind.api_version}
+        self.violations.know(made)
+        rest = [one for one in self.items.get(kind.name, []) if uid_of(one) != uid_of(made)]
+        self.items[kind.name] = [*rest, made]
+
     def delete(self, kind: Kind, item: Json) -> None:
         """Delete an object, once."""
         if not is_deleting(item):
@@ -239,6 +251,19 @@ class State:
         if self._crd(DPU) is None:
             raise AssertionError("the server has no CRDs of DPF: load them before the double starts")
         return V26_4 if self._crd(DEVICE) else V24_10
+
+
+def _has(there: Any, wanted: Any) -> bool:
+    """Return whether an object has all of another one. Selectors are compared as a whole."""
+    if isinstance(wanted, dict):
+        whole = "matchLabels" in wanted or "matchExpressions" in wanted
+        if not isinstance(there, dict):
+            return not wanted
+        return there == wanted if whole else all(_has(there.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        same = isinstance(there, list) and len(there) == len(wanted)
+        return same and all(_has(one, other) for one, other in zip(there, wanted, strict=True))
+    return bool(there == wanted)
 
 
 def is_refused(error: ApiException) -> bool:

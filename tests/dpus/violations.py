@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from tests.dpus.api import (
     CHAIN,
+    CONFIGURATION,
     CREDENTIAL,
+    DEPLOYMENT,
     DPU,
     DPU_NODE,
     INTERFACE,
@@ -35,11 +37,13 @@ IMMUTABLE: dict[str, tuple[str, ...]] = {
 SET_ONCE: dict[str, tuple[str, ...]] = {"DPUCluster": ("kubeconfig",), "BFB": ("versions",)}
 NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63,
                "DPUService": 63, "DPUServiceCredentialRequest": 63, "DPUServiceInterface": 63,
+               "DPUDeployment": 20, "DPUServiceTemplate": 63, "DPUServiceConfiguration": 63,
                "DPUServiceChain": 63, "DPUServiceIPAM": 63, "DPUServiceNAD": 63}  # fmt: skip
 EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
 OURS = (DPU.name, MAINTENANCE.name)
 """Kinds that only the controllers create and change. Others may delete DPUs, and write the annotation HOLD."""
-WITH_STATUS = ("BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService",
+WITH_STATUS = ("DPUDeployment", "DPUServiceTemplate",
+               "BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService",
                "DPUServiceCredentialRequest", "DPUServiceInterface", "DPUServiceChain", "DPUServiceIPAM",
                "DPUServiceNAD")  # fmt: skip
 
@@ -113,6 +117,10 @@ class Violations(list[str]):
             self.add(f"{kind} {name} was created by {who}, not by the controllers")
         if kind == SET.name:
             self._check_set(name, spec)
+        if kind == DEPLOYMENT.name:
+            self._check_deployment(name, spec)
+        if kind == CONFIGURATION.name:
+            self._check_configuration(name, spec)
         if kind == SERVICE.name:
             self._check_service(name, spec)
         if kind == CREDENTIAL.name:
@@ -129,6 +137,41 @@ class Violations(list[str]):
         chosen = [key for key in EFFECTS if effect and key in effect]
         if effect and len(chosen) != 1:
             self.add(f"DPUSet {name}: spec.dpuTemplate.spec.nodeEffect has {len(chosen)} effects, not one")
+
+    def _check_deployment(self, name: str, spec: Json) -> None:
+        for number, one in enumerate(spec["dpus"].get("dpuSets") or [{}]):
+            keys = ("nodeSelector", "dpuSelector", "dpuNodeSelector", "dpuDeviceSelector")
+            if not any(one.get(key) for key in keys):
+                self.add(f"DPUDeployment {name}: spec.dpus.dpuSets[{number}] selects all cards")
+            if len(one.get("nameSuffix", "")) > 24:
+                self.add(f"DPUDeployment {name}: the suffix of a DPUSet has more than 24 characters")
+        if any(len(key) > 28 for key in spec["services"]):
+            self.add(f"DPUDeployment {name}: the name of a service has more than 28 characters")
+
+    def _check_configuration(self, name: str, spec: Json) -> None:
+        given = spec.get("serviceConfiguration") or {}
+        if given.get("deployInCluster"):
+            self.add(f"DPUServiceConfiguration {name} deploys in the cluster of DPF")
+        pods = given.get("serviceDaemonSet") or {}
+        for part in ("labels", "annotations"):
+            if any("dpu.nvidia.com" in key for key in pods.get(part) or {}):
+                self.add(f"DPUServiceConfiguration {name} has {part} of dpu.nvidia.com")
+
+    def _check_made_set(self, before: Json, item: Json, who: str) -> None:
+        """26.4 and 24.10 make DPUSets of DPUDeployments, and nobody else changes what these say."""
+        name, labels = name_of(item), before["metadata"].get("labels") or {}
+        if not any("owned-by-dpudeployment" in key for key in labels):
+            return
+        for key in _differing(labels, item["metadata"].get("labels") or {}):
+            if not key.startswith("drydock"):
+                self.add(f"DPUSet {name}: {who} wrote the label {key}")
+        for key in _differing(before["spec"], item["spec"]):
+            if key != "dpuTemplate":
+                self.add(f"DPUSet {name}: {who} wrote spec.{key}")
+        old, new = (one["spec"]["dpuTemplate"]["spec"] for one in (before, item))
+        for key in _differing(old, new):
+            if key not in ("cluster", "nodeEffect", "automaticNodeReboot"):
+                self.add(f"DPUSet {name}: {who} wrote spec.dpuTemplate.spec.{key}")
 
     def _check_service(self, name: str, spec: Json) -> None:
         terms = ((spec.get("serviceDaemonSet") or {}).get("nodeSelector") or {}).get("nodeSelectorTerms") or []
@@ -179,6 +222,12 @@ class Violations(list[str]):
             self.add(f"DPUNodeMaintenance {name}: someone else deleted it")
         if kind == SERVICE.name:
             self._check_service(name, new)
+        if kind == SET.name:
+            self._check_made_set(before, item, who)
+        if kind == DEPLOYMENT.name:
+            self._check_deployment(name, new)
+        if kind == CONFIGURATION.name:
+            self._check_configuration(name, new)
         if kind in (INTERFACE.name, CHAIN.name, IPAM.name, NAD.name) and old != new:
             self.add(f"{kind} {name}: {who} changed its spec")
         if kind == CREDENTIAL.name and old != new:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,19 @@ def test_a_service_is_applied_shown_listed_changed_and_removed(services: FakeDpu
     services.remove("edge")
     with pytest.raises(ServiceMissing):
         services.show("edge")
+
+
+def test_a_service_of_the_blueprint_can_be_neither_changed_nor_removed(services: FakeDpuServices) -> None:
+    services.apply(service())
+    mine = services.backend.find("edge", Deadline(9.0))
+    assert mine is not None
+    services.backend.find = lambda *_: replace(mine, of_blueprint=True)  # type: ignore[method-assign]
+    assert services.show("edge").of_blueprint
+    for write in (lambda: services.apply(service(values={"a": 2})), lambda: services.remove("edge")):
+        with pytest.raises(Conflict, match="belongs to the blueprint") as refused:
+            write()
+        assert refused.value.field == "name"
+    assert services.backend.writes == [("create", "edge")]
 
 
 def test_the_same_service_again_changes_nothing(services: FakeDpuServices) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
 from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, NeededLease, Ready, Scope, Wait
 from blueprints.bluefield import hold_card, usual_memory_gib
 from blueprints.bluefield.cards import DPF
 from blueprints.bluefield.dpus import of_card
 from blueprints.dpf import SELDOM, Site, cards, clusters, dialect_of, kube_told, manifests, opened
+from blueprints.dpf.access import KEY
 from blueprints.dpf.bmc import BY_BMC
+from blueprints.dpf.deployments import KIND as DEPLOYMENT
 from blueprints.dpf.phases import why
 from blueprints.dpu.dpf.config import Config, flavor_problem
 from blueprints.kube import NODE, SECRET, KubeError, connect, has_labels
@@ -18,11 +25,20 @@ CARD, CLUSTER, IMAGE = "card", "cluster", "image"
 CARD_TYPE, CLUSTER_TYPE, IMAGE_TYPE = "dpu_card", "dpu_cluster", "dpu_image"
 HOST = f"{CARD}.host"
 """The host that the leased card is in, as a relation of maintenance."""
+IMAGE_NEED = "image_need"
+"""The fact with the name of the lease of the image, after an update to another one."""
+FLAVOR_HASH = "drydock-flavor"
+"""The annotation of a DPUFlavor with a hash of its spec as the config has it."""
 HANGS = 7200.0
 """Seconds after which a removal that has not ended is reported, and begun again.
 
 DPF does not interrupt an installation, whose own limit is one hour."""
 _LOOK = 3.0
+
+
+def image_of(spec: Spec) -> LeaseView:
+    """Return the lease of the image that the DPU has, or is being brought to. Raises KeyError."""
+    return spec.parents[str(spec.resource.facts.get(IMAGE_NEED) or IMAGE)]
 
 
 def card_of(config: Config, asked: Asked | None) -> NeededLease:
@@ -66,7 +82,7 @@ def lock_card(spec: Spec, memo: Json) -> Answer:
 
 def check_compatible(spec: Spec, memo: Json) -> Answer:
     """Check that the image is made for the card, and that the flavor leaves the card memory to boot with."""
-    card, image = spec.parents[CARD].resource.attributes, spec.parents[IMAGE].resource.attributes
+    card, image = spec.parents[CARD].resource.attributes, image_of(spec).resource.attributes
     model, memory = card.get("model"), card.get("memory_gib")
     if model and image.get("models") and model not in image["models"]:
         made_for = ", ".join(image["models"])
@@ -104,18 +120,31 @@ def create_flavor(spec: Spec, memo: Json) -> Answer:
     """Create the DPUFlavor of the DPU, or read the existing one."""
     config: Config = spec.config
     with opened(spec) as site:
+        deployed = {"deployment": site.name(DEPLOYMENT, spec.resource.key)} if config.deployment is not None else {}
         if config.flavor_name:
             if (known := site.find("DPUFlavor", config.flavor_name)) is not None:
                 memory = spec.parents[CARD].resource.attributes.get("memory_gib")
                 if problem := flavor_problem(known.spec, memory, config.mode):
                     return Failed(scope=Scope.BLUEPRINT, code="flavor_unfit", message=problem)
-                return Ready(facts={"flavor_object": config.flavor_name})
+                return Ready(facts={"flavor_object": config.flavor_name, **deployed})
             message = f"DPUFlavor {config.flavor_name} does not exist in namespace {site.namespace}."
             return Failed(scope=Scope.BLUEPRINT, code="flavor_gone", message=message)
-        name = site.name("DPUFlavor", spec.resource.key)
-        assert not isinstance(config.flavor, str)
-        made = site.ensure(manifests.flavor(site.dialect, name, site.namespace, config.flavor))
-    return Ready(facts={"flavor_object": made.name})
+        made = site.ensure(own_flavor(site, spec, spec.resource.key))
+    return Ready(facts={"flavor_object": made.name, **deployed})
+
+
+def own_flavor(site: Site, spec: Spec, key: str) -> Json:
+    """Return the DPUFlavor that the config describes, under a key."""
+    config: Config = spec.config
+    assert not isinstance(config.flavor, str)
+    made = manifests.flavor(site.dialect, site.name("DPUFlavor", key), site.namespace, config.flavor)
+    made["metadata"] |= {"labels": {KEY: spec.resource.key}, "annotations": {FLAVOR_HASH: flavor_hash(config.flavor)}}
+    return made
+
+
+def flavor_hash(flavor: Mapping[str, Any]) -> str:
+    """Return a hash of the spec of a flavor."""
+    return hashlib.sha256(json.dumps(flavor, sort_keys=True, default=dict).encode()).hexdigest()[:16]
 
 
 @kube_told
@@ -123,11 +152,19 @@ def create_set(spec: Spec, memo: Json) -> Answer:
     """Create the DPUSet that selects exactly the leased card, and lets DPF begin."""
     with opened(spec) as site:
         name = site.name("DPUSet", spec.resource.key)
-        return set_of_card(site, spec, name, spec.parents[IMAGE].resource.facts["name"])
+        return set_of_card(site, spec, name, image_of(spec).resource.facts["name"])
 
 
 def set_of_card(site: Site, spec: Spec, name: str, image: str) -> Answer:
     """Create a DPUSet that installs an image on exactly the leased card. Raises KubeError."""
+    if (refused := unselectable(site, spec)) is not None:
+        return refused
+    made = site.ensure(manifest_of_set(site, spec, name, image))
+    return Ready(facts={"set": made.name})
+
+
+def unselectable(site: Site, spec: Spec) -> Failed | None:
+    """Return why nothing may be written that installs the leased card; None if it may. Raises KubeError."""
     card = spec.parents[CARD].resource.facts
     # Again, after the discovery: labels may have changed, and a set that selects other cards installs them anew.
     found = cards.selected(card, cards.all_cards(site.cluster, site.dialect, site.namespace))
@@ -140,8 +177,7 @@ def set_of_card(site: Site, spec: Spec, name: str, image: str) -> Answer:
     if others:
         message = f"DPU {others[0].name} of somebody else is on card {card['device']}. Nothing was written."
         return Failed(scope=Scope.OFFER, code="card_has_dpu", message=message, quarantines_carrier=True)
-    made = site.ensure(manifest_of_set(site, spec, name, image))
-    return Ready(facts={"set": made.name})
+    return None
 
 
 def manifest_of_set(site: Site, spec: Spec, name: str, image: str) -> Json:
@@ -170,6 +206,20 @@ def delete_sets(spec: Spec, memo: Json) -> Answer:
         hangs = _removal(site)
     kept = f" It is kept by the finalizers {', '.join(left[0].finalizers)}." if left[0].finalizers else ""
     sentence = f"DPUSet {left[0].name} is being deleted.{kept} {hangs}".strip()
+    return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
+
+
+@kube_told
+def delete_flavors(spec: Spec, memo: Json) -> Answer:
+    """Delete our DPUFlavors of the DPU, of which an update may have left two, and wait until none exists."""
+    with opened(spec) as site:
+        type_ = site.dialect.type("DPUFlavor")
+        deleted = [site.cluster.delete(type_, one.name, one.namespace, uid=one.uid) for one in site.ours("DPUFlavor")]
+    left = [one for one in deleted if one is not None]
+    if not left:
+        return Ready()
+    kept = f" It is kept by the finalizers {', '.join(left[0].finalizers)}." if left[0].finalizers else ""
+    sentence = f"DPUFlavor {left[0].name} is being deleted.{kept}"
     return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
 
 
@@ -229,6 +279,7 @@ def _removal(site: Site) -> str:
 def flavor_problems(blueprint: BlueprintView) -> list[Problem]:
     """Return what the server cannot express of the flavor, by the path of the field. Writes nothing."""
     config: Config = blueprint.config
+    where = "flavor" if config.deployment is None else "deployment.flavor"
     try:
         with connect(blueprint.credentials[config.credential]) as cluster:
             dialect = dialect_of(cluster)
@@ -236,17 +287,17 @@ def flavor_problems(blueprint: BlueprintView) -> list[Problem]:
                 known = cluster.find(dialect.type("DPUFlavor"), config.flavor_name, config.namespace)
                 missing = f"DPUFlavor {config.flavor_name} does not exist in namespace {config.namespace}."
                 problem = missing if known is None else flavor_problem(known.spec, _memory(config), config.mode)
-                return [Problem(message=problem, field="flavor")] if problem else []
+                return [Problem(message=problem, field=where)] if problem else []
     except KubeError as error:
         return [Problem(message=str(error), field="credential")]
     assert not isinstance(config.flavor, str)
     if problem := flavor_problem(config.flavor, _memory(config), config.mode):
-        return [Problem(message=problem, field="flavor")]
+        return [Problem(message=problem, field=where)]
     findings = dialect.missing(manifests.flavor(dialect, "flavor", config.namespace, config.flavor))
     return [
         Problem(
             message=f"The API server at {cluster.where} does not accept the field {path} of a DPUFlavor.",
-            field="flavor",
+            field=where,
         )
         for path in (*findings.unknown, *findings.missing, *findings.invalid)
     ]

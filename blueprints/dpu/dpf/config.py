@@ -10,9 +10,13 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_va
 
 from blueprints.contract import Fields
 from blueprints.dpf import Server
+from blueprints.dpf.deployments import MOST_NAMESPACE
 from blueprints.dpf.phases import LIMIT, LIMITS
-from blueprints.dpuservices import ChainConfig, ChartConfig, Ranges, networks_need_chains
+from blueprints.dpu.dpf.deployment import DeploymentConfig
+from blueprints.dpuservices import ChainConfig, ChartConfig, Ranges, allowed, networks_need_chains
+from drydock.core.errors import InvalidRequest
 from interfaces.dpu_services.credentials import LONGEST, SHORTEST
+from interfaces.dpu_services.service import check_allowed
 
 _HUGEPAGES = re.compile(r"\Ahugepages=(\d{1,9})\Z")
 _SIZE = re.compile(r"\Ahugepagesz=(\d{1,6})([KMG])\Z", re.IGNORECASE)
@@ -37,11 +41,21 @@ class Config(Server):
     """How DPF installs DPUs."""
 
     image: str = Field(
-        max_length=2000, description="Address of the BFB image; a blueprint of kind dpf_image must have it."
+        default="",
+        max_length=2000,
+        description="Address of the BFB image; a blueprint of kind dpf_image must have it. Required without "
+        "`deployment`.",
     )
     doca: str = Field(default="", max_length=63, description="Version of DOCA in the image.")
     flavor: str | Mapping[str, JsonValue] = Field(
-        description="Name of an existing DPUFlavor, or the spec of one that is created for each DPU."
+        default="",
+        description="Name of an existing DPUFlavor, or the spec of one that is created for each DPU. Required without "
+        "`deployment`.",
+    )
+    deployment: DeploymentConfig | None = Field(
+        default=None,
+        description="What every DPU has: image, flavor, services and chains, as a DPUDeployment of its own. Instead "
+        "of `image` and `flavor`.",
     )
     card: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the card, such as its model.")
     cluster: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the DPU cluster.")
@@ -95,6 +109,42 @@ class Config(Server):
         if not value.startswith(("http://", "https://")) or not value.endswith(".bfb"):
             raise ValueError("Must begin with http:// or https:// and end in .bfb.")
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _image_and_flavor_are_given_once(cls, given: Any) -> Any:
+        """Let image and flavor of a deployment be found where those without a deployment are."""
+        if not isinstance(given, Mapping):
+            return given
+        within = given.get("deployment")
+        if within is None:
+            missing = [name for name in ("image", "flavor") if name not in given]
+            if missing:
+                raise ValueError(f"{missing[0]}: it is required, or a `deployment`.")
+            return given
+        within = within.model_dump() if isinstance(within, DeploymentConfig) else within
+        if not isinstance(within, Mapping):
+            return given
+        for name in ("image", "flavor"):
+            if name in given and given[name] != within.get(name):
+                raise ValueError(f"{name}: with `deployment`, give it as deployment.{name} only.")
+        return {**given, **{name: within[name] for name in ("image", "flavor") if name in within}}
+
+    @model_validator(mode="after")
+    def _deployment_can_be_used(self) -> Self:
+        if (made := self.deployment) is None:
+            return self
+        if len(self.namespace) > MOST_NAMESPACE:
+            raise ValueError(f"namespace: with `deployment`, it has at most {MOST_NAMESPACE} characters.")
+        if made.chains and self.chains is not None:
+            raise ValueError("chains: owners cannot connect chains where the deployment has chains of its own.")
+        for one in made.parsed():
+            try:
+                check_allowed(one.chart, allowed(self.charts))
+            except InvalidRequest as error:
+                where = f"deployment.services.{one.name}.{error.field}"
+                raise ValueError(f"{where}: {error.message} Add it to `charts`.") from error
+        return self
 
     @model_validator(mode="after")
     def _flavor_can_be_used(self) -> Self:

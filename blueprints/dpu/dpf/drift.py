@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from blueprints.answers import Json
 from blueprints.dpf import Site, manifests
-from blueprints.dpu.dpf import actions
+from blueprints.dpu.dpf import actions, deploying
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube import MANAGER, KubeError, Object, labelled, other_managers
 from blueprints.kube.comparison import dropped
@@ -23,6 +23,8 @@ FACT, RESTORED = "drift", "drift_restored"
 MOST, WINDOW = 3, 3600.0
 """How often fields are written again within these seconds. Somebody who changes them more often is only reported."""
 _MOST_FIELDS = 10
+_SELECTING = {"DPUSet": "spec", "DPUDeployment": "spec.dpus"}
+"""Kinds that select a card, with the path below which nothing may be missing."""
 _FROM_CONFIG = "nodeLabels"
 """A field that a newer config may have more of than the object. So may a DPUFlavor."""
 
@@ -39,7 +41,8 @@ class Drift:
 def read(site: Site, spec: Spec) -> Drift:
     """Compare our objects with what Drydock writes, and write them again if the config says so. Raises KubeError."""
     config: Config = spec.config
-    if any(name not in spec.parents for name in (actions.CARD, actions.IMAGE)):
+    image = spec.resource.facts.get(actions.IMAGE_NEED) or actions.IMAGE
+    if any(name not in spec.parents for name in (actions.CARD, image)):
         return Drift((), {})
     before = tuple(spec.resource.facts.get(FACT) or ())
     sentences, log, facts = list[str](), list[str](), Json()
@@ -81,11 +84,14 @@ def _lately(spec: Spec) -> list[str]:
 
 def _written(site: Site, spec: Spec) -> Iterator[tuple[str, Json]]:
     """Yield our objects as Drydock writes them."""
-    name, image = site.name("DPUSet", spec.resource.key), spec.parents[actions.IMAGE].resource.facts["name"]
-    yield "DPUSet", labelled(actions.manifest_of_set(site, spec, name, image), site.proof)
+    if deploying.deploys(spec.config) and spec.resource.facts.get(deploying.FACT):
+        yield from ((one["kind"], one) for one in deploying.written(site, spec))
+    else:
+        name, image = site.name("DPUSet", spec.resource.key), actions.image_of(spec).resource.facts["name"]
+        yield "DPUSet", labelled(actions.manifest_of_set(site, spec, name, image), site.proof)
     flavor = spec.config.flavor
     if not isinstance(flavor, str):
-        name = site.name("DPUFlavor", spec.resource.key)
+        name = spec.resource.facts.get("flavor_object") or site.name("DPUFlavor", spec.resource.key)
         yield "DPUFlavor", labelled(manifests.flavor(site.dialect, name, site.namespace, flavor), site.proof)
 
 
@@ -102,7 +108,8 @@ def differences(wanted: Mapping[str, object], found: Object) -> list[str]:
         if changed := [path for path in lost if any(_overlap(path, one) for one in paths)]:
             named.update(changed)
             said.append(f"{manager} has changed {_listed(changed)} of {what}.")
-    kept = [path for path in lost if wanted["kind"] == "DPUSet" and _FROM_CONFIG not in path]
+    selects = _SELECTING.get(str(wanted["kind"]))
+    kept = [path for path in lost if selects is not None and path.startswith(selects) and _FROM_CONFIG not in path]
     if gone := [path for path in kept if path not in named and not _is_ours(path, found)]:
         said.append(f"Somebody has removed {_listed(gone)} of {what}.")
     return said

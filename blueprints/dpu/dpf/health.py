@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope
 from blueprints.dpf import kube_told, opened
 from blueprints.dpf.phases import why
-from blueprints.dpu.dpf import drift, leasing
+from blueprints.dpu.dpf import deploying, drift, leasing
 from blueprints.kube import Object
 from blueprints.specs import Spec
 
@@ -17,18 +17,19 @@ def look(spec: Spec, memo: Json) -> Answer:
     """Read whether DPF reports the DPU as ready, remove what was written for leases that are over, and look for drift.
 
     A DPU that is not ready is degraded: its lease stays, and it gets no others. So is one whose objects somebody else
-    has changed.
+    has changed, or with a service of its deployment that is not ready.
     """
     with opened(spec) as site:
         found = site.ours("DPU")
         removed = leasing.remove_strays(site, spec)
         changed = drift.read(site, spec)
+        left = deploying.unready(site, spec)
     if not found:
         return Failed(scope=Scope.STEP, code="dpu_gone", message="DPF has no DPU for our DPUSet any more.")
     told = f"Services, chains and credentials that are over were removed: {', '.join(removed[:10])}." if removed else ""
     health = _health(found)
-    if health.state == "ok" and changed.sentences:
-        health = Health(state="degraded", reason=" ".join(changed.sentences))
+    if health.state == "ok" and (wrong := [*changed.sentences, *left]):
+        health = Health(state="degraded", reason=" ".join(wrong)[:1000])
     return Ready(health=health, facts=changed.facts, log=f"{told} {changed.log}".strip())
 
 

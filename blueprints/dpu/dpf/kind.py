@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Json, NeededLease
+from blueprints.answers import Answer, Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import (
     Activates,
@@ -28,17 +28,18 @@ from blueprints.contract import (
     Watches,
 )
 from blueprints.dpf import config as server
-from blueprints.dpf import delete_ours, owned, watches
+from blueprints.dpf import deployments as deployment_objects
+from blueprints.dpf import owned, watches
 from blueprints.dpf.chains import CHAINS
 from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.networks import IPAM
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.services import KIND as SERVICE
-from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, revocation, updating
+from blueprints.dpu.dpf import actions, deploying, drift, health, leasing, parking, provisioning, revocation, updating
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
-from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem
+from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem, Spec
 from blueprints.watches import Ending, WatchNews, WatchPlace
 from interfaces.dpu_services import DpuServices
 
@@ -60,6 +61,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
     idle_timeout: ClassVar[dt.timedelta | None] = None
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     replaces: ClassVar[bool] = True
+    forcible: ClassVar[bool] = True
     operator_facts: ClassVar[frozenset[str]] = frozenset(
         {"flavor_object", "set", drift.FACT, drift.RESTORED, parking.FAILED}
     )
@@ -92,10 +94,15 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
             Step(name="hold", act=actions.hold_host, deadline=_LONG),
             Step(name="wake", act=parking.wake, deadline=_WAKING),
             Step(name="flavor", act=actions.create_flavor),
+            Step(name="deployment", act=deploying.create, applies=deploying.deploys),
+            Step(name="proof", act=deploying.prove, deadline=LIMIT, applies=deploying.deploys),
             # From the set on, DPF may write to the card at any time, and its host must not be rebooted meanwhile.
-            Step(name="set", act=actions.create_set, interruptible=False),
+            Step(name="set", act=_set, interruptible=False),
             Step(name="provision", act=provisioning.provision, deadline=_LONG, interruptible=False),
             Step(name="join", act=actions.wait_for_node, deadline=LIMIT),
+            Step(
+                name="deployed", act=deploying.wait_for_services, deadline=deploying.READY_IN, applies=deploying.deploys
+            ),
         )
 
     def activate(self) -> Plan:
@@ -133,22 +140,27 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
         return (Step(name="look", act=health.look),)
 
     def update(self) -> Plan:
-        """Return the plan that changes the labels of the DPU's node. For anything else, the DPU is replaced."""
-        return (Step(name="labels", act=updating.relabel),)
+        """Return the plan that changes the labels of the DPU's node or, if forced, installs the card anew."""
+        return updating.plan()
 
     def disruption(self, before: schema.Config | None, after: schema.Config) -> str:
         """Return which fields change for which the DPU is installed anew."""
         return updating.disruption(before, after)
+
+    def unforcible(self, before: schema.Config | None, after: schema.Config) -> str:
+        """Return why the DPU must be replaced for a change, or an empty string if it can be installed anew."""
+        return updating.unforcible(before, after)
 
     def destroy(self) -> Plan:
         """Return the plan that deletes our objects, waits until DPF has removed the DPU, and parks the card."""
         return (
             Step(name="services", act=leasing.remove_former, deadline=actions.HANGS),
             Step(name="credentials", act=revocation.revoke_former, deadline=actions.HANGS),
+            Step(name="deployment", act=deploying.delete, deadline=actions.HANGS),
             Step(name="set", act=actions.delete_sets, deadline=actions.HANGS),
             Step(name="dpu", act=actions.wait_until_removed, deadline=actions.HANGS),
             *parking.plan(),
-            Step(name="flavor", act=delete_ours("DPUFlavor"), deadline=actions.HANGS),
+            Step(name="flavor", act=actions.delete_flavors, deadline=actions.HANGS),
             # A request that was on its way when the lease ended may have written one meanwhile.
             Step(name="late", act=leasing.remove_former, deadline=actions.HANGS),
             Step(name="late_credentials", act=revocation.revoke_former, deadline=actions.HANGS),
@@ -156,11 +168,12 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
         """Return the DPUSets and DPUFlavors of this installation. Others end with the DPU of their proof."""
-        return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
+        kinds = ("DPUSet", "DPUFlavor", deployment_objects.KIND)
+        return owned(blueprint, installation, kinds, named={deployment_objects.KIND: deploying.FACT})
 
     def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
         """Return the types of objects that steps wait for, or that a check reads."""
-        return watches.places(config, _WATCHED)
+        return watches.places(config, (*_WATCHED, *(deployment_objects.KINDS if deploying.deploys(config) else ())))
 
     def watch(
         self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
@@ -182,6 +195,14 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
             *(CHAINS.kinds if blueprint.config.chains is not None else ()),
             *((IPAM,) if blueprint.config.networks else ()),
             *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
+            *((*deployment_objects.KINDS, SERVICE) if deploying.deploys(blueprint.config) else ()),
         )
         found = server.problems(blueprint, kinds)
-        return found or [*actions.flavor_problems(blueprint), *parking.problems(blueprint)]
+        return found or [
+            *actions.flavor_problems(blueprint), *deploying.problems(blueprint), *parking.problems(blueprint)
+        ]  # fmt: skip
+
+
+def _set(spec: Spec, memo: Json) -> Answer:
+    """Let DPF begin: by a DPUSet, or by the selector of the DPUDeployment."""
+    return deploying.select(spec, memo) if deploying.deploys(spec.config) else actions.create_set(spec, memo)

@@ -27,7 +27,10 @@ _PAUSE = 2.0
 
 @kube_told
 def remove_former(spec: Spec, memo: Json) -> Answer:
-    """Remove what all leases on the DPU have written, of which none is active now, and wait until it is gone."""
+    """Remove what other leases on the DPU have written, of which none is active now, and wait until it is gone.
+
+    A lease that is set up again, after its DPU was installed anew, keeps its services: DPF starts them again.
+    """
     with opened(spec) as site:
         return _removed(site, spec, {}, memo)
 
@@ -72,10 +75,12 @@ def remove_strays(site: Site, spec: Spec) -> list[str]:
 
 
 def _removed(site: Site, spec: Spec, labels: Mapping[str, str], memo: Json) -> Answer:
+    stays = label_value(spec.lease.key) if spec.lease is not None and not labels else None
     deleted = (
         (kind, site.cluster.delete(site.dialect.type(kind), one.name, one.namespace, uid=one.uid))
         for kind in KINDS
         for one in _listed(site, spec, kind, labels)
+        if stays is None or one.labels.get(services.LEASE) != stays
     )
     left = [(kind, one) for kind, one in deleted if one is not None]
     if not left:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from blueprints.dpf import Site, services
+from blueprints.dpu.dpf import deploying
 from blueprints.dpu.dpf.actions import CLUSTER, kubeconfig_of
 from blueprints.dpu.dpf.connection import Connected, seconds_of
 from blueprints.dpu.dpf.credentials import DpfCredentials
@@ -42,18 +44,20 @@ class DpfServices(Connected, ServiceBackend):
     """The services of one lease on a DPU, and its pods in the DPU cluster."""
 
     def list(self, deadline: Deadline) -> Sequence[Deployed]:
-        """Return the services of the lease, sorted by name."""
+        """Return the services of the lease and those of its blueprint, sorted by name."""
         with self._opened(deadline) as site:
             type_ = site.dialect.type(services.KIND)
             found = site.cluster.list(type_, site.namespace, labels=selector(self._labels))
-            seen = self._seen(site, found, deadline)
+            seen = [*self._seen(site, found, deadline), *self._of_blueprint(site, deadline)]
         return sorted(seen, key=lambda one: one.service.name)
 
     def find(self, name: str, deadline: Deadline) -> Deployed | None:
-        """Return a service of the lease; None if there is none of this name."""
+        """Return a service of the lease, or of its blueprint; None if there is none of this name."""
         with self._opened(deadline) as site:
             found = self._object(site, name)
-            return None if found is None else next(iter(self._seen(site, [found], deadline)), None)
+            if found is not None:
+                return next(iter(self._seen(site, [found], deadline)), None)
+            return next((one for one in self._of_blueprint(site, deadline) if one.service.name == name), None)
 
     def create(self, service: Service, deadline: Deadline) -> Deployed:
         """Create a service. Raises ServiceChanged if the name is taken."""
@@ -149,6 +153,14 @@ class DpfServices(Connected, ServiceBackend):
             for one in found
         )
         return [one for one in seen if one is not None]
+
+    def _of_blueprint(self, site: Site, deadline: Deadline) -> Sequence[Deployed]:
+        """Return the services of the DPU's deployment, without their Helm values, which are not the owner's."""
+        name = str(self._lease.resource.facts.get(deploying.FACT) or "")
+        if not name:
+            return ()
+        found = deploying.seen(site, name, self._lease.resource.parents.get(CLUSTER), seconds_of(deadline))
+        return [replace(one, service=replace(one.service, values={})) for one in found]
 
     def _pods(self, site: Site, deadline: Deadline) -> tuple[Sequence[Object], str]:
         """Return the pods of the lease, or why they cannot be read. A service can be removed all the same."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 from blueprints.amounts import Amounts
 from blueprints.bluefield import MATCHES
 from blueprints.bluefield.cards import DPF as VIA_DPF
-from blueprints.contract import Discovers, Kind, Lists, Plan, Registers, Step
+from blueprints.contract import Discovers, Kind, Lists, Plan, Registers, Step, Updates
 from blueprints.dpf import bmc, cards, dialect_of
 from blueprints.dpf import config as server
 from blueprints.dpf.access import INSTALLATION
@@ -28,13 +28,15 @@ from blueprints.specs import BlueprintView, Draft, HostView, Owned, Problem
 _LONG = 86_400.0
 
 
-class DpfCard(Kind, Registers, Discovers, Lists):
+class DpfCard(Kind, Registers, Discovers, Lists, Updates):
     """The cards that DPUDevices or labels of Nodes describe."""
 
     name: ClassVar[str] = "dpf_card"
     resource_type: ClassVar[str] = "dpu_card"
     Config, Requirements, Attributes = schema.Config, schema.Requirements, schema.Attributes
     Registration = schema.Registration
+    fixed: ClassVar[frozenset[str]] = frozenset(registering.FIXED.values())
+    at_once: ClassVar[bool] = True
     matches = (*MATCHES, Match("parks", "contains", "parks"))
     discovery_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     operator_facts: ClassVar[frozenset[str]] = frozenset({"node_labels", "card_labels", bmc.BMC})
@@ -66,10 +68,21 @@ class DpfCard(Kind, Registers, Discovers, Lists):
             Step(name="ready", act=registering.wait, deadline=_LONG),
         )
 
+    def update(self) -> Plan:
+        """Return the plan that brings DPUDevice and DPUNode of a registered card to its corrected registration."""
+        lock, device, node, ready = self.build()
+        leave = Step(name="leave", act=registering.leave_former, deadline=_LONG)
+        return (lock, leave, device, node, Step(name="former", act=registering.delete_former, deadline=_LONG), ready)
+
+    def disruption(self, before: schema.Config | None, after: schema.Config) -> str:
+        """Return that nothing is disturbed by another config, which discoveries apply, and what by a registration."""
+        return "" if before is not None else "The registration of the card was corrected."
+
     def destroy(self) -> Plan:
         """Return the plan that deletes what Drydock created for the card. A DPU on it has been destroyed before."""
         return (
             Step(name="leave", act=registering.leave_node, deadline=_LONG),
+            Step(name="former", act=registering.delete_former, deadline=_LONG),
             Step(name="delete", act=registering.delete_device, deadline=_LONG),
         )
 

@@ -17,7 +17,7 @@ from blueprints.dpf.access import INSTALLATION
 from blueprints.dpf.cards import Card
 from blueprints.dpu.dpf_card.config import Config, Registration
 from blueprints.identities import real
-from blueprints.kube import Object, has_labels
+from blueprints.kube import Object, dropped, has_labels, labelled
 from blueprints.specs import Owned, Spec
 
 DEVICE, NODE = "DPUDevice", "DPUNode"
@@ -29,6 +29,11 @@ ENABLED = f"{cards.FEATURE}dpu-enabled"
 _TAGS, _OF_CARD = "drydock-", "drydock-card-"
 """Beginnings of the names of our labels. DPF copies the labels of a DPUDevice to its DPU, over those of the DPUSet, so
 the proof of a DPUDevice has names of its own."""
+FIXED = {"serialNumber": "serial", "bmcPort": "bmc_port"}
+"""Fields of a DPUDevice that cannot be changed (rules `self == oldSelf` of its CRD), and those of the registration."""
+_DEFAULTS = {"bmcPort": 443}
+_FORMER = "former_node"
+"""The fact with the DPUNode that a card was in before its registration was corrected."""
 _LOOK = 3.0
 _DISCOVERED = "discovered"
 
@@ -70,8 +75,35 @@ def create_device(spec: Spec, memo: Json) -> Answer:
         if wrong := site.dialect.missing(manifest):
             said = " ".join(wrong.sentences())[:1500]
             return Failed(scope=Scope.OPERATOR, code="card_fields", message=f"Nothing was written. {said}")
-        card_site(site).ensure(manifest)
+        if (failed := _corrected(card_site(site), manifest)) is not None:
+            return failed
     return Ready(facts={"device": name, "node": given.node}, log=f"DPUDevice {name} is there.")
+
+
+def _corrected(site: Site, manifest: Json) -> Failed | None:
+    """Create a DPUDevice or, if it is there, bring it to a registration that was corrected. Raises KubeError.
+
+    By server-side apply, never forced: a field that another manager has changed is a conflict that names it.
+    """
+    found = site.ensure(manifest)
+    if _is_as(found, manifest):
+        return None
+    for field, given in FIXED.items():
+        before, after = found.spec.get(field, _DEFAULTS.get(field)), manifest["spec"].get(field, _DEFAULTS.get(field))
+        if before != after:
+            message = (
+                f"DPUDevice {found.name} has spec.{field} {before}, and DPF lets nobody change it to {after}. Nothing "
+                f"was written. Correct the field {given} of the registration, or remove it and register the card again."
+            )
+            return Failed(scope=Scope.OPERATOR, code="field_fixed", message=message)
+    site.cluster.apply(site.dialect.type(DEVICE), labelled(manifest, site.proof), current=found)
+    return None
+
+
+def _is_as(found: Object, manifest: Json) -> bool:
+    """Return whether a DPUDevice has all that a registration says, and no BMC that it does not have."""
+    extra = "bmcIp" in found.spec and "bmcIp" not in manifest["spec"]
+    return not extra and not dropped({"metadata": manifest["metadata"], "spec": manifest["spec"]}, found.body)
 
 
 def _by_labels(given: Registration) -> Failed:
@@ -186,6 +218,46 @@ def leave_node(spec: Spec, memo: Json) -> Answer:
         return Ready()
     kept = f" It is kept by the finalizers {', '.join(left.finalizers)}." if left.finalizers else ""
     return Wait(after=_LOOK, memo=memo, sentence=f"DPUNode {left.name} is being deleted.{kept}")
+
+
+def _former_of(spec: Spec) -> str:
+    """Return the name of the DPUNode that a card was in before its registration was corrected; empty if it is in it."""
+    former = str(spec.resource.facts.get("node") or "")
+    return former if former != given_of(spec).node else ""
+
+
+@kube_told
+def leave_former(spec: Spec, memo: Json) -> Answer:
+    """Take the card out of the DPUNode that its registration does not name any more.
+
+    The DPUNode is deleted later: DPF deletes the DPUDevices with it that it knows to be in it.
+    """
+    if not (name := _former_of(spec)):
+        return Ready()
+    with opened(spec) as site:
+        found, device_name = site.find(NODE, name), site.name(DEVICE, spec.resource.key)
+        if found is None or found.deleting or device_name not in _listed(found) or not _is_of_installation(site, found):
+            return Ready(facts={_FORMER: name})
+        others = [one for one in _listed(found) if one != device_name]
+        heirs = _heirs(site, others) if others and has_labels(site.proof)(found.labels) else _ours(found.labels)
+        _rewrite(site, found, others, heirs)
+    return Ready(facts={_FORMER: name}, log=f"DPUNode {name} does not have the card any more.")
+
+
+@kube_told
+def delete_former(spec: Spec, memo: Json) -> Answer:
+    """Delete the DPUNode that the card was in, if it is ours and has no other card."""
+    name = str(spec.resource.facts.get(_FORMER) or "")
+    if not name or (spec.resource.registration and name == given_of(spec).node):
+        return Ready()
+    with opened(spec) as site:
+        found = site.find(NODE, name)
+        left = site.delete(NODE, name) if found is not None and not _listed(found) else None
+    return (
+        Ready(facts={_FORMER: ""})
+        if left is None
+        else Wait(after=_LOOK, memo=memo, sentence=f"DPUNode {name} is being deleted.")
+    )
 
 
 @kube_told

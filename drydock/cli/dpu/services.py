@@ -78,11 +78,16 @@ def list_(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
     found = o.client().dpu_services(lease)
     if as_json:
         return output.emit(found)
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (s.name, s.state, f"{s.pods_ready}/{s.pods}", s.chart.name, s.chart.version, next(iter(s.messages), ""))
         for s in found
     ]
-    output.table(("name", "state", "pods", "chart", "version", "message"), rows, empty="No services.")
+    columns: tuple[str, ...] = ("name", "state", "pods", "chart", "version", "message")
+    if any(s.of_blueprint for s in found):
+        owners = ["blueprint" if s.of_blueprint else "lease" for s in found]
+        rows = [(row[0], of, *row[1:]) for row, of in zip(rows, owners, strict=True)]
+        columns = ("name", "belongs to", *columns[1:])
+    output.table(columns, rows, empty="No services.")
     return None
 
 
@@ -95,6 +100,7 @@ def show(lease: o.LeaseId, name: Name, *, as_json: o.AsJson = False) -> None:
     output.pairs(
         _line(found),
         [
+            *((("belongs to", "the blueprint"),) if found.of_blueprint else ()),
             ("chart", f"{found.chart.repository}/{found.chart.name} {found.chart.version}"),
             ("ports", " ".join(f"{one.name}={one.port}/{one.protocol}" for one in found.ports)),
             ("labels", dict(found.labels)),

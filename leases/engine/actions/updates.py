@@ -7,8 +7,6 @@ meanwhile. Afterwards its active leases are activated again (`lifecycle.resource
 
 from __future__ import annotations
 
-from blueprints import registry
-from blueprints.contract import Updates
 from drydock.core.errors import Busy, Conflict, NotSupported
 from leases.engine.actions import machines
 from leases.engine.actions.machines import Now
@@ -26,7 +24,7 @@ from leases.engine.core.transitions import (
 )
 from leases.engine.placement.pending import read_json
 from leases.engine.resources import maintenance, retirement
-from leases.models import Resource, Run
+from leases.models import Run
 from leases.reasons import Reason
 from leases.states import LeaseState
 
@@ -108,19 +106,16 @@ def _refuse(resource_id: int, now: Now, change: Change, holders: Holders) -> Non
     machines.refuse_busy(now._replace(in_maintenance=bool(rows(_MAINTAINED, (resource_id,)))))
     if not change.disruption:
         return
-    if not generations.in_place(resource_id):
-        raise NotSupported(f"{now.name} is replaced once its leases have ended. {change.disruption}")
-    kind = registry.kind(Resource.objects.select_related("blueprint").get(pk=resource_id).blueprint.kind)
+    unforcible = generations.unforcible(resource_id)
+    if unforcible and not generations.in_place(resource_id):
+        raise NotSupported(f"{now.name} is replaced once its leases have ended. {change.disruption} {unforcible}")
     others = [one for one in maintenance.tree_holders(resource_id, None) if one.lease_id not in dict(holders)]
     if others:
         raise Conflict(
             f"Lease {others[0].lease_id} holds {others[0].resource}, and the update of {now.name} would disturb it.",
             hint="Try again when that lease has ended.",
         )
-    if holders and not (isinstance(kind, Updates) and kind.forcible):
-        raise NotSupported(
-            f"A resource of kind {kind.name!r} cannot be updated while leases hold it in a way that disturbs them.",
-            hint="Drain it; it is updated or replaced when its last lease has ended.",
-        )
+    if holders and unforcible:
+        raise NotSupported(unforcible, hint="Drain it; it is updated or replaced when its last lease has ended.")
     for (lease_id,) in rows(_CHANGING_HANDS, (resource_id,)):
         raise Conflict(f"Lease {lease_id} is being transferred.", hint="Try again in a moment.")

@@ -85,6 +85,22 @@ def in_place(resource_id: int) -> bool:
     return change is None or not change.disruption
 
 
+def unforcible(resource_id: int) -> str:
+    """Return why an operator cannot force the update of an outdated resource, or an empty string. Raises KindNotFound."""
+    resource = Resource.objects.select_related("blueprint").get(pk=resource_id)
+    kind = registry.kind(resource.blueprint.kind)
+    if not (isinstance(kind, Updates) and kind.forcible):
+        return f"A resource of kind {kind.name!r} cannot be updated while leases hold it in a way that disturbs them."
+    former = FormerConfig.objects.filter(blueprint=resource.blueprint, generation=resource.generation).first()
+    if former is not None and former.kind != resource.blueprint.kind:
+        return f"The kind changes from {former.kind} to {resource.blueprint.kind}."
+    try:
+        after = specs.config(resource.blueprint.kind, resource.blueprint.config)
+        return str(kind.unforcible(_parsed(former), after))
+    except specs.BadConfig as error:
+        return f"The config of {resource.blueprint} is not valid: {error}"
+
+
 def closes(blueprint: Blueprint) -> bool:
     """Return whether a resource that differs from the config must serve no lease before it is updated.
 

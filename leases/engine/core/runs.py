@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blueprints import registry
@@ -110,6 +110,19 @@ def end_children(*, for_lease: int | None = None, for_resource: int | None = Non
     params: list[Any] = [for_lease if for_lease is not None else for_resource, *([phase] if phase is not None else [])]
     which = leases_by_id(f"{column} = %s AND {_RIGHTFUL}{only}")
     for (child,) in rows(_MARK.format(reason="'parent_ended'", actor="'drydock'", which=which), params):
+        hints.after_commit("end", child)
+
+
+_GIVE_BACK = (
+    "UPDATE leases_lease SET release_wanted = 'parent_ended', release_actor = 'drydock', need_phase = %s"
+    " WHERE {which} RETURNING id"
+)
+
+
+def give_back(resource_id: int, names: Sequence[str], phase: str) -> None:
+    """Mark for release the leases that a resource holds under these names, and does not depend on any more."""
+    which = leases_by_id(f"for_resource_id = %s AND need = ANY(%s) AND {_RIGHTFUL}")
+    for (child,) in rows(_GIVE_BACK.format(which=which), (phase, resource_id, list(names))):
         hints.after_commit("end", child)
 
 

@@ -15,7 +15,7 @@ from blueprints.answers import Absent, Answer, Failed, Hold, Json, Need, Ready, 
 from blueprints.contract import Plan
 from drydock.core.errors import Busy, InvalidRequest
 from leases.engine.actions import needs
-from leases.engine.core import specs
+from leases.engine.core import runs, specs
 from leases.engine.core.database import failpoint, rows, run, short
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event, take_out_of_service
 from leases.engine.lifecycle import phases, resource_phases, watches
@@ -361,6 +361,8 @@ def _keep(run: Run, answer: Ready) -> None:
         retirement.search_again(run.resource_id)
     if answer.own_credential:
         provision.add_to_credential(run.resource_id, answer.own_credential)
+    if answer.gives_back and run.lease_id is None:
+        runs.give_back(run.resource_id, answer.gives_back, run.phase)
     if answer.host is not None:
         provision.place_in_host(run.resource_id, answer.host)
     if answer.power:

@@ -183,7 +183,7 @@ GRANTED = "jsonb_array_elements(coalesce(n.maintenance -> 'earlier', '[]') || n.
 _HOLDERS = f"""
     SELECT DISTINCT l.id FROM ({_IN_TREE}) h JOIN leases_lease l ON l.id = h.lease_id
     JOIN leases_resource r ON r.id = h.resource_id
-    WHERE l.for_resource_id IS DISTINCT FROM %(own)s
+    WHERE l.for_resource_id IS DISTINCT FROM %(own)s AND NOT (%(updates)s AND h.resource_id = %(own)s)
         AND (%(lease)s::bigint IS NULL OR NOT drydock_related(l.id, %(lease)s))
         AND NOT (l.state = 'acquired' AND r.state = 'pending')
         AND NOT EXISTS (SELECT FROM leases_run n WHERE n.waits_for = 'maintenance'
@@ -210,9 +210,12 @@ def holders_of(target: int, current: Run, *, without_idle: bool) -> list[int]:
 
     Leaves out leases that belong to the run itself, leases whose resource is not built yet, leases that themselves wait
     for maintenance of the target, and leases held for runs that wait for it or share it; with `without_idle`, also
-    leases that only keep an idle resource.
+    leases that only keep an idle resource. The leases on a resource that is updated do not count either: they stay.
     """
-    given = {"target": target, "own": current.resource_id, "lease": current.lease_id, "without_idle": without_idle}
+    given = {
+        "target": target, "own": current.resource_id, "lease": current.lease_id, "without_idle": without_idle,
+        "updates": current.phase == Run.Phase.UPDATE,
+    }  # fmt: skip
     return [lease_id for (lease_id,) in rows(_HOLDERS, given)]
 
 

@@ -80,5 +80,5 @@ def _info(status: ServiceStatus, *, values: bool = True) -> DpuServiceInfo:
         name=service.name, state=status.state.value, messages=status.messages, pods=status.pods,
         pods_ready=status.pods_ready, chart=chart, labels=service.labels, values=service.values if values else None,
         ports=tuple(DpuPort(name=one.name, port=one.port, protocol=one.protocol) for one in service.ports),
-        interfaces=service.interfaces,
+        interfaces=service.interfaces, of_blueprint=status.of_blueprint,
     )  # fmt: skip
