@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from blueprints.dpf.access import INSTALLATION, tags_of
+from blueprints.dpf.cards import DEVICE_NODE as NODE_LABEL
 from blueprints.dpf.config import Server
 from blueprints.dpf.phases import REBOOT, held
 from blueprints.kube import (
@@ -90,6 +91,7 @@ class _Followed:
         self._waiting: set[str] = set()
         """The objects about hosts at which DPF waits for us."""
         self._mark = _read(bookmark)
+        self._dpus: ObjectType | None = None
 
     def news(self) -> Iterator[WatchNews]:
         """Yield news until the credential must be read again, or the DPUs of a host cannot be read."""
@@ -153,9 +155,18 @@ class _Followed:
 
     def _dpus_of(self, nodes: set[str]) -> tuple[Owned, ...]:
         """Return the DPUs of ours in hosts. Raises KubeError."""
-        type_ = find_type(self._cluster, _DPU)
-        dpus = self._cluster.list(type_, self._namespace, labels=self._label) if type_ is not None else ()
-        return tuple(_owned(one) for one in dpus if one.spec.get("dpuNodeName") in nodes)
+        type_ = self._dpus = self._dpus or find_type(self._cluster, _DPU)
+        if type_ is None:
+            return ()
+        found = [one for name in sorted(nodes) for one in self._listed_dpus(type_, name)]
+        return tuple(_owned(one) for one in found)
+
+    def _listed_dpus(self, type_: ObjectType, node: str) -> list[Object]:
+        """Return the DPUs of ours in a host: by the label that DPF gives them, or else from a listing of all."""
+        labels = f"{self._label},{NODE_LABEL}={node}"
+        found = self._cluster.list(type_, self._namespace, labels=labels)
+        found = found or self._cluster.list(type_, self._namespace, labels=self._label)
+        return [one for one in found if one.spec.get("dpuNodeName") == node]
 
 
 def _owned(one: Object) -> Owned:

@@ -224,7 +224,8 @@ def test_a_bookmark_is_stored_with_what_it_brought_or_not_at_all(booting, lost):
 
 
 _END_THE_ONE_THAT_WAITS = """
-    SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"""
+    SELECT pg_terminate_backend(pid) FROM pg_locks
+    WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"""
 
 
 def _end_while_it_stores(here: Any, news: Changes, found: list[str]) -> None:

@@ -130,7 +130,7 @@ def set_of_card(site: Site, spec: Spec, name: str, image: str) -> Answer:
     """Create a DPUSet that installs an image on exactly the leased card. Raises KubeError."""
     card = spec.parents[CARD].resource.facts
     # Again, after the discovery: labels may have changed, and a set that selects other cards installs them anew.
-    found = cards.selected(card, cards.all_cards(site.cluster, site.dialect, site.namespace))
+    found = cards.read_selected(site.cluster, site.dialect, site.namespace, card)
     if [one.name for one in found] != [card["device"]]:
         names = ", ".join(one.name for one in found[:10]) or "no card"
         message = f"A DPUSet for card {card['device']} would select {names}. Nothing was written."
