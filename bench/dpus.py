@@ -1,13 +1,12 @@
 """DPUs of DPF on a real API server: idle ones, relists, the watcher's memory, and builds.
 
-`python -m bench.dpus` on an empty database of its own (DRYDOCK_STATE); prints a table. The API server is that of the
-tests, with the CRDs of DPF 26.4; without it, this section is left out with a message. Idle DPUs are objects without
-controllers; builds meet the double of DPF's controllers, see `bench.dpubuilds`.
+`python -m bench.dpus [dpus] [builds]` on an empty database of its own (DRYDOCK_STATE); prints a table. The API server
+is that of the tests, with the CRDs of DPF 26.4; without it, this section is left out with a message. Idle DPUs are
+objects without controllers; builds meet the double of DPF's controllers, see `bench.dpubuilds`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import dpubuilds, population
-from bench.figures import Figure, figure, keep, show
+from bench.figures import Figure, figure, show
 from bench.installation import prepare
 
 DPUS, BUILDS = 1_000, 200
@@ -338,18 +337,10 @@ def _memory(fleet: Fleet, dpus: int) -> float:
 def main() -> None:
     import django
 
-    parser = argparse.ArgumentParser(prog="python -m bench.dpus", description="Figures of DPUs on a real API server.")
-    parser.add_argument("--dpus", type=int, default=DPUS, help="idle DPUs")
-    parser.add_argument("--builds", type=int, default=BUILDS, help="DPUs that are built at once")
-    parser.add_argument("--seconds", type=float, default=IDLE, help="for which idle DPUs are looked at")
-    parser.add_argument("--results", type=Path, help="a file to write the figures to")
-    given = parser.parse_args()
     django.setup()
     owner, _ = prepare(max_resources=None, min_ready=0)
-    found = list(figures(owner, dpus=given.dpus, builds=given.builds, seconds=given.seconds))
-    show(found)
-    if given.results:
-        keep(found, given.results)
+    numbers = [int(one) for one in sys.argv[1:]]
+    show(list(figures(owner, **dict(zip(("dpus", "builds"), numbers, strict=False)))))
 
 
 if __name__ == "__main__":

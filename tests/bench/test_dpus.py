@@ -19,21 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(bool(apiserver.missing()), reason="the API server is not built")
 def test_a_few_dpus_on_a_real_api_server_keep_the_limits(tmp_path):
-    results, state, scratch = tmp_path / "results.json", tmp_path / "state", tmp_path / "scratch"
-    state.mkdir()
-    scratch.mkdir()
-    tmp_path.chmod(0o711)
-    engines = {
-        "DATABASE_URL": "",
-        "BROKER_URL": "",
-        "DRYDOCK_BROKER_PREFIX": "bench-dpus:",
-        "DRYDOCK_STATE": str(state),
-    }
-    engines |= {"DRYDOCK_ENGINE_DURABLE": "0", "DRYDOCK_FAKE_CLOUD": str(tmp_path / "cloud")}
-    command = [sys.executable, "-m", "bench.dpus", "--dpus", "10", "--builds", "2", "--seconds", "5"]
-    surroundings = {**os.environ, **engines, "DJANGO_SETTINGS_MODULE": "drydock.settings"}
-    surroundings["TMPDIR"] = str(scratch)
-    command += ["--results", str(results)]
+    results = tmp_path / "latest.json"
+    engines = {"DATABASE_URL": "", "BROKER_URL": "", "DRYDOCK_BROKER_PREFIX": "bench:", "DRYDOCK_ENGINE_DURABLE": "0"}
+    command = [sys.executable, "-m", "bench", "--only-dpus", "--cycles", "20", "--history", "100", "--results", results]
+    surroundings = {**os.environ, **engines, "DJANGO_SETTINGS_MODULE": "drydock.settings", "TMPDIR": str(tmp_path)}
+    surroundings.pop("DRYDOCK_FAKE_CLOUD", None)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings) as done:
         _, said = done.communicate(timeout=580)
     assert done.returncode == 0, said
@@ -41,4 +31,5 @@ def test_a_few_dpus_on_a_real_api_server_keep_the_limits(tmp_path):
     assert found["statements of a relist of 10 DPUs, none changed"]["ratio"] <= 1
     assert found["statements of a step of a build beside 10 DPUs"]["ratio"] < 1.3
     assert "2 DPUs built at once" in found
-    assert not list(scratch.iterdir()), "it leaves nothing"
+    assert [one.name for one in tmp_path.iterdir()] == [results.name], "it leaves nothing"
+    assert not list(Path("/tmp").glob(f"dd-bench-{done.pid}-*"))
