@@ -7,6 +7,7 @@ objects without controllers; builds meet the double of DPF's controllers, see `b
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import statistics
@@ -202,15 +203,18 @@ def _all_listed() -> bool:
 def _idle(fleet: Fleet, seconds: float) -> float:
     """Sweep for some time in which nothing changes. Return the requests in a minute.
 
-    What follows the creation of the DPUs does not count: the first discovery, and the check after a change.
+    What follows the creation of the DPUs does not count: the first discovery, and the check after a change. There is one
+    discovery meanwhile, as in each minute.
     """
+    from drydock.core import clock
     from leases.messaging.inline import settle
-    from leases.models import Resource
+    from leases.models import Resource, Sync
 
     for _ in range(3):
-        settle()
         time.sleep(1.0)
-    Resource.objects.update(changed=False)
+        Resource.objects.update(changed=False)
+        settle()
+    Sync.objects.update(due_at=clock.now() + dt.timedelta(seconds=seconds / 2))
     before, end = fleet.requests(), time.monotonic() + seconds
     while time.monotonic() < end:
         settle()
