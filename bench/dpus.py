@@ -203,8 +203,8 @@ def _all_listed() -> bool:
 def _idle(fleet: Fleet, seconds: float) -> float:
     """Sweep for some time in which nothing changes. Return the requests in a minute.
 
-    What follows the creation of the DPUs does not count: the first discovery, and the check after a change. There is one
-    discovery meanwhile, as in each minute.
+    What follows the creation of the DPUs does not count: the first discovery, and the check after a change. There is
+    one discovery meanwhile, as in each minute.
     """
     from drydock.core import clock
     from leases.messaging.inline import settle
