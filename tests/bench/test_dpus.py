@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(bool(apiserver.missing()), reason="the API server is not built")
 def test_a_few_dpus_on_a_real_api_server_keep_the_limits(tmp_path):
     results = tmp_path / "latest.json"
@@ -25,7 +25,7 @@ def test_a_few_dpus_on_a_real_api_server_keep_the_limits(tmp_path):
     surroundings = {**os.environ, **engines, "DJANGO_SETTINGS_MODULE": "drydock.settings", "TMPDIR": str(tmp_path)}
     surroundings.pop("DRYDOCK_FAKE_CLOUD", None)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings) as done:
-        _, said = done.communicate(timeout=580)
+        _, said = done.communicate(timeout=1180)
     assert done.returncode == 0, said
     found = {one["name"]: one for one in json.loads(results.read_text())}
     assert found["statements of a relist of 10 DPUs, none changed"]["ratio"] <= 1
