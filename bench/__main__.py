@@ -31,6 +31,8 @@ class Extent:
     history: int
     """Ended leases in the table."""
     peers: bool
+    dpus: bool | None
+    """Whether DPUs are measured on a real API server, which takes minutes at any size. None: nothing else is."""
 
     @property
     def times(self) -> int:
@@ -87,6 +89,9 @@ def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
     from bench.installation import prepare
 
     owner, blueprint = prepare(max_resources=None, min_ready=0)
+    if extent.dpus is None:
+        yield from _of_dpus(owner, extent)
+        return
     yield from cycle.figures(owner, blueprint, extent.cycles, extent.seconds)
     yield from latency.figures(owner, extent.times)
     yield from web.figures(owner, extent.times)
@@ -101,7 +106,16 @@ def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
     yield from metal.figures(owner, machines=max(5, extent.history // 2000), boots=max(1, extent.times // 10))
     yield from imaging.figures(mib=max(16, extent.history // 1000))
     yield from watching.figures(dpus=max(10, extent.history // 10_000), changes=extent.times, seconds=extent.seconds)
+    if extent.dpus:
+        yield from _of_dpus(owner, extent)
     yield from fleet.figures(offers=max(20, extent.history // 50), machines=max(20, extent.history // 200))
+
+
+def _of_dpus(owner: int, extent: Extent) -> Iterator[Figure]:
+    from bench import dpus
+
+    idle, builds = max(10, extent.history // 1000), max(2, extent.history // 5000)
+    yield from dpus.figures(owner, dpus=idle, builds=builds, seconds=extent.seconds)
 
 
 def main() -> None:
@@ -109,10 +123,21 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=200, help="warm cycles of each process in each round")
     parser.add_argument("--history", type=int, default=1_000_000, help="ended leases; all other sizes follow from it")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="without Placement and labgrid")
+    parser.add_argument(
+        "--no-dpus",
+        dest="dpus",
+        action="store_const",
+        const=False,
+        default=True,
+        help="without a Kubernetes API server",
+    )
+    parser.add_argument(
+        "--only-dpus", dest="dpus", action="store_const", const=None, help="only DPUs on a Kubernetes API server"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file that is written")
     given = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "drydock.settings")
-    extent = Extent(cycles=max(1, given.cycles), history=max(100, given.history), peers=given.peers)
+    extent = Extent(cycles=max(1, given.cycles), history=max(100, given.history), peers=given.peers, dpus=given.dpus)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is below is cleared away
     folder = Path(tempfile.mkdtemp(prefix=f"dd-bench-{os.getpid()}-", dir="/tmp"))
     folder.chmod(0o711)  # as root the engines run as another user, who must pass through

@@ -134,6 +134,16 @@ def all_cards(cluster: Cluster, dialect: Dialect, namespace: str, nodes: Mapping
     return of_devices(devices, cluster.list(dialect.type("DPUNode"), namespace))
 
 
+def read_selected(cluster: Cluster, dialect: Dialect, namespace: str, card: Mapping[str, Any]) -> list[Card]:
+    """Read the cards that a DPUSet for a card with these facts selects. The server looks for them. Raises KubeError."""
+    if not card.get("card_labels"):
+        return all_cards(cluster, dialect, namespace)
+    labels = selector({**(card.get("node_labels") or {}), **card["card_labels"]})
+    if not uses_devices(dialect):
+        return selected(card, of_nodes(cluster.list(NODE, labels=labels)))
+    return selected(card, of_devices(cluster.list(dialect.type("DPUDevice"), namespace, labels=labels), ()))
+
+
 def selected(card: Mapping[str, Any], among: Sequence[Card]) -> list[Card]:
     """Return the cards that a DPUSet for a card with these facts selects. It must be exactly this card."""
     if not card.get("card_labels"):

@@ -25,6 +25,8 @@ PERCENT: Mapping[str, int] = {
     "Rebooting": 60, "Checking Host Reboot Required": 60, "DPU Config": 70, "Host Network Configuration": 75,
     "DPU Cluster Config": 85, "Service Readiness": 92, "Node Effect Removal": 96, "Ready": 99,
 }  # fmt: skip
+_HOLDING = ("Pending", "Node Effect")
+"""Phases in which the effect on the host begins. Their order differs between versions."""
 LIMITS: Mapping[str, float] = {"OS Installing": 3600.0, "Rebooting": 7200.0}
 """Seconds after which a phase has failed. The secret with which a DPU joins its cluster expires after two hours."""
 LIMIT = 1800.0
@@ -119,6 +121,11 @@ def progress(dpu: Object | None, node: Object | None, maintenance: Sequence[Obje
 def held(one: Object) -> bool:
     """Return whether DPF waits at this object for us to hold the host."""
     return not one.deleting and one.annotations.get(HOLD, "false").lower() not in ("false", "")
+
+
+def may_be_held(dpu: Object) -> bool:
+    """Return whether DPF may wait at the maintenance of the host: before the installation, or in unknown phases."""
+    return bool(dpu.phase) and (dpu.phase in _HOLDING or dpu.phase not in PERCENT)
 
 
 def waits_for_reboot(dpu: Object) -> bool:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from blueprints.dpf.access import INSTALLATION, tags_of
+from blueprints.dpf.cards import DEVICE_NODE as NODE_LABEL
 from blueprints.dpf.config import Server
 from blueprints.dpf.phases import REBOOT, held
 from blueprints.kube import (
@@ -80,6 +81,20 @@ def _failure(error: KubeError, seconds: float, bookmark: str) -> WatchFailed:
     return WatchFailed(message=str(error), after=after, bookmark=bookmark)
 
 
+class _Found:
+    """What is kept of a listing: the names, and the objects that have changed. The others are many."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.newer: list[Object] = []
+
+    def take(self, objects: Sequence[Object], before: Bookmark | None) -> None:
+        """Take a page. Without a bookmark no object is kept, because any may have changed."""
+        self.names.update(one.name for one in objects)
+        if before is not None:
+            self.newer += [one for one in objects if _is_newer(one, before)]
+
+
 class _Followed:
     """The watch of one type of objects on an open connection."""
 
@@ -90,6 +105,7 @@ class _Followed:
         self._waiting: set[str] = set()
         """The objects about hosts at which DPF waits for us."""
         self._mark = _read(bookmark)
+        self._dpus: ObjectType | None = None
 
     def news(self) -> Iterator[WatchNews]:
         """Yield news until the credential must be read again, or the DPUs of a host cannot be read."""
@@ -100,16 +116,16 @@ class _Followed:
 
     def _followed(self) -> Iterator[WatchNews]:
         """Yield news until the credential must be read again. Raises KubeError if the DPUs of a host cannot be read."""
-        follower, found = Follower(self._mark), list[Object]()
+        follower, found = Follower(self._mark), _Found()
         labels = "" if self._node_of else self._label
         for one in follow(self._cluster, self._type, self._namespace, labels=labels, follower=follower):
             match one:
-                case Listed(bookmark=None):
-                    found = [*([] if one.first else found), *one.objects]
-                case Listed(bookmark=Bookmark() as mark):
-                    whole = [*([] if one.first else found), *one.objects]
-                    yield self._listed(whole, mark, missed=one.missed)
-                    found = []
+                case Listed():
+                    found = _Found() if one.first else found
+                    found.take(one.objects, None if one.missed else self._mark)
+                    if one.bookmark is not None:
+                        yield self._listed(found, one.bookmark, missed=one.missed)
+                        found = _Found()
                 case Changed():
                     gone = self._gone if one.deleted else self._concerned
                     yield self._told(gone([one.object]), one.bookmark)
@@ -120,14 +136,13 @@ class _Followed:
                     if not isinstance(one.error, ApiUnavailable | RequestForbidden):
                         return
 
-    def _listed(self, found: Sequence[Object], mark: Bookmark, *, missed: bool) -> Changes:
+    def _listed(self, found: _Found, mark: Bookmark, *, missed: bool) -> Changes:
         """Return what has changed since the bookmark before, of the objects of a listing."""
-        before, self._waiting = self._mark, self._waiting & {one.name for one in found}
+        before, self._waiting = self._mark, self._waiting & found.names
         if missed or before is None:
             self._mark = mark
             return Changes(bookmark=_written(mark), listed=True, missed=True)
-        newer = [one for one in found if _is_newer(one, before)]
-        return self._told(self._concerned(newer), mark, listed=True)
+        return self._told(self._concerned(found.newer), mark, listed=True)
 
     def _told(self, objects: tuple[Owned, ...], mark: Bookmark, *, listed: bool = False) -> Changes:
         self._mark = mark
@@ -153,9 +168,18 @@ class _Followed:
 
     def _dpus_of(self, nodes: set[str]) -> tuple[Owned, ...]:
         """Return the DPUs of ours in hosts. Raises KubeError."""
-        type_ = find_type(self._cluster, _DPU)
-        dpus = self._cluster.list(type_, self._namespace, labels=self._label) if type_ is not None else ()
-        return tuple(_owned(one) for one in dpus if one.spec.get("dpuNodeName") in nodes)
+        type_ = self._dpus = self._dpus or find_type(self._cluster, _DPU)
+        if type_ is None:
+            return ()
+        found = [one for name in sorted(nodes) for one in self._listed_dpus(type_, name)]
+        return tuple(_owned(one) for one in found)
+
+    def _listed_dpus(self, type_: ObjectType, node: str) -> list[Object]:
+        """Return the DPUs of ours in a host: by the label that DPF gives them, or else from a listing of all."""
+        labels = f"{self._label},{NODE_LABEL}={node}"
+        found = self._cluster.list(type_, self._namespace, labels=labels)
+        found = found or self._cluster.list(type_, self._namespace, labels=self._label)
+        return [one for one in found if one.spec.get("dpuNodeName") == node]
 
 
 def _owned(one: Object) -> Owned:

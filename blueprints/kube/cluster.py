@@ -16,6 +16,7 @@ from blueprints.kube.comparison import dropped
 from blueprints.kube.credential import Credential, Source, read
 from blueprints.kube.errors import (
     AnswerInvalid,
+    AnswerTooLong,
     ApiUnavailable,
     FieldsDropped,
     KubeError,
@@ -39,6 +40,8 @@ MOST_DOCUMENT = 48 << 20
 """Bytes of the OpenAPI document, which has 5 MB on a small server."""
 PAGE = 250
 """Objects of a page."""
+WHOLE = 1000
+"""Objects of a page of a listing that is kept as a whole: the number of requests is the same for 100 as for 1,000."""
 MOST_LISTED = 20_000
 """Objects of a listing as a whole. Use `pages` or a watch for more."""
 
@@ -132,17 +135,23 @@ class Cluster:
     def pages(
         self, type_: ObjectType, namespace: str = "", *, labels: str = "", fields: str = "", limit: int = PAGE
     ) -> Iterator[Page]:
-        """Return a listing page by page."""
+        """Return a listing page by page, in smaller pages if an answer is too long."""
         more = ""
         while True:
-            page = self.page(type_, namespace, labels=labels, fields=fields, limit=limit, more=more)
+            try:
+                page = self.page(type_, namespace, labels=labels, fields=fields, limit=limit, more=more)
+            except AnswerTooLong:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
             yield page
             if not page.more or page.more == more:
                 return
             more = page.more
 
     def list(
-        self, type_: ObjectType, namespace: str = "", *, labels: str = "", fields: str = "", limit: int = PAGE
+        self, type_: ObjectType, namespace: str = "", *, labels: str = "", fields: str = "", limit: int = WHOLE
     ) -> tuple[Object, ...]:
         """Return all objects of a type, at most 20,000. Raises AnswerInvalid if there are more."""
         found: list[Object] = []

@@ -11,6 +11,7 @@ there is a listing at least every ten minutes.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
@@ -179,6 +180,18 @@ def _is_older(version: str, than: str) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
+_listings: dict[str, threading.Lock] = {}
+"""For each server: its pages are read in turn, because all types are listed at once at first, and pages are large."""
+_guard = threading.Lock()
+
+
+def _page(cluster: Cluster, type_: ObjectType, namespace: str, labels: str, wanted: ListNext) -> Page:
+    with _guard:
+        turn = _listings.setdefault(cluster.where, threading.Lock())
+    with turn:
+        return cluster.page(type_, namespace, labels=labels, limit=wanted.limit, more=wanted.more)
+
+
 def follow(
     cluster: Cluster, type_: ObjectType, namespace: str = "", *, labels: str = "", bookmark: Bookmark | None = None,
     follower: Follower | None = None, now: Callable[[], float] | None = None,
@@ -193,8 +206,7 @@ def follow(
         try:
             wanted = state.next(now())
             if isinstance(wanted, ListNext):
-                page = cluster.page(type_, namespace, labels=labels, limit=wanted.limit, more=wanted.more)
-                yield state.listed(page, now())
+                yield state.listed(_page(cluster, type_, namespace, labels, wanted), now())
                 continue
             version, timeout = wanted.resource_version, wanted.timeout
             with closing(

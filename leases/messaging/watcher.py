@@ -21,7 +21,8 @@ from blueprints import registry
 from blueprints.contract import Watches
 from blueprints.models import Blueprint
 from blueprints.specs import BlueprintView
-from blueprints.watches import Ending, WatchFailed, WatchNews
+from blueprints.watches import Changes, Ending, WatchFailed, WatchNews
+from drydock.core import clock
 from drydock.core.logging import about, hidden
 from leases.engine.core import database, installation, specs
 from leases.engine.core.workers import own_name
@@ -34,6 +35,8 @@ _LOOK_EVERY = 5.0
 """Seconds between two looks for watches without a worker, at most a quarter of a token's term."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds until a watch that has ended is opened again, doubled each time that nothing was heard."""
+_KEPT_OPEN = 1800.0
+"""Seconds after a change for which the database connection of a watch stays open: the longest phase of a build."""
 MOST = 64
 """Maximum number of watches of one worker."""
 
@@ -109,6 +112,7 @@ class WatchThread:
         self.users: list[int] = []
         """The ids of the blueprints that use the place."""
         self._pace = _Pace()
+        self._changed_at = float("-inf")
         self._ending = Ending()
         name = f"drydock-watch-{key.kind}-{key.place}"
         self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
@@ -172,19 +176,21 @@ class WatchThread:
     def _store(self, news: WatchNews) -> float:
         """Store news. Return the seconds to wait before the next ones.
 
-        The database connection stays open after a change, because others often follow, and opening one takes longer
-        than all the rest. While nothing happens it is closed.
+        The database connection stays open for some time after a change, because others often follow, and opening one
+        takes longer than all the rest. It is closed after news that were stored on disk only, see `watches.store`.
         """
-        quiet = isinstance(news, WatchFailed) or not news.objects
+        if isinstance(news, Changes) and news.objects:
+            self._changed_at = clock.monotonic()
         try:
             if isinstance(news, WatchFailed):
+                self._changed_at = float("-inf")
                 watches.failed(self.token, news.message, news.bookmark, self.users)
                 return max(news.after, self._pace.next())
             watches.store(self.token, news, self.users)
             self._pace.reset()
             return news.after
         finally:
-            if quiet:
+            if clock.monotonic() - self._changed_at > _KEPT_OPEN:
                 connection.close()
 
     def _failed(self, error: Exception) -> None:

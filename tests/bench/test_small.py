@@ -37,7 +37,19 @@ SECTIONS = {
 def test_every_section_gives_its_figures(tmp_path):
     results = tmp_path / "latest.json"
     engines = {"DATABASE_URL": "", "BROKER_URL": "", "DRYDOCK_BROKER_PREFIX": "bench:", "DRYDOCK_ENGINE_DURABLE": "0"}
-    command = [sys.executable, "-m", "bench", "--cycles", "1", "--history", "100", "--no-peers", "--results", results]
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "--cycles",
+        "1",
+        "--history",
+        "100",
+        "--no-peers",
+        "--no-dpus",
+        "--results",
+        results,
+    ]
     surroundings = {**os.environ, **engines, "DJANGO_SETTINGS_MODULE": "drydock.settings", "TMPDIR": str(tmp_path)}
     surroundings.pop("DRYDOCK_FAKE_CLOUD", None)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings) as done:

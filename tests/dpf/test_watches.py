@@ -29,6 +29,17 @@ TAGS = {"drydock-installation": OURS, "drydock-epoch": "0", "drydock-resource": 
 KINDS = (Dpf(), DpfImage(), DpfCluster())
 
 
+def test_no_two_watches_of_a_credential_are_of_the_same_objects():
+    server = {"credential": "dpf", "namespace": NAMESPACE}
+    more = {
+        Dpf: {"image": "http://127.0.0.1/a.bfb", "flavor": "f"},
+        DpfImage: {"images": [{"url": "http://127.0.0.1/a.bfb"}]},
+        DpfCluster: {},
+    }
+    found = [place for kind in KINDS for place in kind.watched(kind.Config(**server, **more[type(kind)]))]
+    assert len(found) == len(set(found)) >= 10
+
+
 @pytest.fixture
 def server() -> Iterator[Double]:
     """A server that has the types of `PLURALS`."""

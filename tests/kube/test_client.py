@@ -69,6 +69,19 @@ def test_a_listing_is_read_page_by_page(double: Double):
     assert double.calls[1].query["labelSelector"] == "a=b"
 
 
+def test_a_listing_whose_pages_are_too_long_is_read_in_shorter_ones(double: Double, monkeypatch):
+    monkeypatch.setattr("blueprints.kube.cluster.MOST_PAGE", 2000)
+    many = {"metadata": {"resourceVersion": "9", "continue": "next"}, "items": [thing(f"a{n}") for n in range(50)]}
+    double.says("GET", PATH, many, times=1)
+    double.says("GET", PATH, {"metadata": {"resourceVersion": "9"}, "items": [thing("b")]})
+    with double.cluster() as cluster:
+        assert [one.name for one in cluster.list(THING, "lab")] == ["b"]
+    assert [(call.query["limit"], call.query.get("continue")) for call in double.calls] == [
+        ("1000", None),
+        ("250", None),
+    ]
+
+
 def test_a_server_that_repeats_its_page_ends_the_listing(double: Double):
     double.says("GET", PATH, {"metadata": {"resourceVersion": "9", "continue": "same"}, "items": [thing("a")]})
     with double.cluster() as cluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection, transaction
+from django.db.models.functions import Now
 from typer.testing import CliRunner
 
 from blueprints.fake.cloud import Cloud
@@ -206,31 +208,63 @@ def test_only_one_worker_watches_and_another_succeeds_it(pool, cloud):
 
 
 @pytest.mark.parametrize("lost", ["token", "crash"])
-def test_a_bookmark_is_stored_with_what_it_brought_or_not_at_all(booting, lost, monkeypatch):
-    here, wake = token(), watches._woken
+def test_a_bookmark_is_stored_with_what_it_brought_or_not_at_all(booting, lost):
+    here, found = token(), list[str]()
     Run.objects.update(due_at=LATER)
     news = changed()
-
-    def strike(*given: Any) -> int:
-        woken = wake(*given)
-        assert woken
-        if lost == "crash":
-            raise RuntimeError("the worker ends here")
-        thread = threading.Thread(target=_steal)
-        thread.start()
-        thread.join(10)
-        return woken
-
-    monkeypatch.setattr(watches, "_woken", strike)
-    with pytest.raises((TokenLost, RuntimeError)):
-        watches.store(here, news, [])
+    if lost == "token":
+        _steal()
+        found.append(_stored(here, news))
+    else:
+        _end_while_it_stores(here, news, found)
+    assert found == ["lost"]
     assert not is_due()
+    assert not Resource.objects.filter(changed=True).exists()
     assert ProviderWatch.objects.get().bookmark == ""
+
+
+_END_THE_ONE_THAT_WAITS = """
+    SELECT pg_terminate_backend(pid) FROM pg_locks
+    WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"""
+
+
+def _end_while_it_stores(here: Any, news: Changes, found: list[str]) -> None:
+    """End the connection of a watch when it has stored the bookmark, and waits for the lock of the run."""
+    with transaction.atomic():
+        list(Run.objects.select_for_update(no_key=True))
+        thread = threading.Thread(target=lambda: found.append(_stored(here, news)))
+        thread.start()
+        reached(lambda: bool(rows(_END_THE_ONE_THAT_WAITS)))
+        thread.join(10)
+
+
+def test_a_watch_whose_token_is_taken_meanwhile_stores_before_that_or_not_at_all(booting):
+    here, found = token(), list[str]()
+    Run.objects.update(due_at=LATER)
+    news = changed()
+    with transaction.atomic():
+        _steal()
+        thread = threading.Thread(target=lambda: found.append(_stored(here, news)))
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive(), "it waits for the one that takes the token"
+    thread.join(10)
+    assert found == ["lost"]
+    assert not is_due()
+
+
+def _stored(here: Any, news: Changes) -> str:
+    try:
+        return "stored" if watches.store(here, news, []) else "nothing"
+    except (TokenLost, OperationalError):
+        return "lost"
+    finally:
+        if threading.current_thread() is not threading.main_thread():
+            connection.close()
 
 
 def _steal() -> None:
     ProviderWatch.objects.update(token="00000000-0000-4000-8000-000000000001")
-    connection.close()
 
 
 def test_a_watch_goes_on_at_its_bookmark_after_the_database_was_lost(booting, cloud, follow, monkeypatch):
@@ -270,6 +304,61 @@ def test_a_change_during_a_call_has_the_step_called_again_at_once(booting):
         database.hook(None)
     assert struck == [1]
     assert is_due()
+
+
+def test_a_flapping_object_wakes_its_run_once_at_once_and_then_once_in_each_interval(booting, monkeypatch):
+    here, called = token(), list[float]()
+    one = runner._one
+    monkeypatch.setattr(runner, "_one", lambda run: called.append(clock.monotonic()) or one(run))
+    Run.objects.update(due_at=LATER)
+    began = clock.monotonic()
+    while clock.monotonic() - began < 2.2:
+        watches.store(here, changed(), [])
+        for pk in Run.objects.filter(due_at__lte=Now()).values_list("pk", flat=True):
+            runner._one(pk)
+        clock.sleep(0.005)
+    apart = [later - earlier for earlier, later in itertools.pairwise(called)]
+    assert called[0] - began < 0.4, "the first change wakes it at once"
+    assert 3 <= len(called) <= 5, apart
+    assert min(apart) > 0.45
+    assert 0 < until_due() < 0.6, "the last change is not forgotten"
+
+
+def test_a_flapping_object_wakes_a_run_not_earlier_after_a_call_during_which_it_changed(booting):
+    here = token()
+    watches.store(here, changed(), [])
+
+    def strike(point: str) -> None:
+        if point == "run.called":
+            watches.store(here, changed(), [])
+
+    database.hook(strike)
+    try:
+        runner._one(booting.pk)
+    finally:
+        database.hook(None)
+    assert 0.1 < until_due() < 0.6
+
+
+def test_the_connection_of_a_watch_stays_open_between_changes(booting, cloud, follow, monkeypatch):
+    used: list[int] = []
+    store = watches._store
+
+    def seen(*args: Any) -> int:
+        woken = store(*args)
+        used.append(connection.connection.info.backend_pid)
+        return woken
+
+    monkeypatch.setattr(watches, "_store", seen)
+    follow()
+    reached(watching())
+    cloud.report(key_of(booting.resource_id))
+    reached(watching(bookmark="1"))
+    used.clear()
+    reached(lambda: bool(used))  # nothing has changed, which is stored too
+    cloud.report(key_of(booting.resource_id))
+    reached(watching(bookmark="2"))
+    assert len(set(used)) == 1
 
 
 def test_objects_without_a_valid_proof_wake_nothing(booting):

@@ -167,7 +167,7 @@ def unselectable(site: Site, spec: Spec) -> Failed | None:
     """Return why nothing may be written that installs the leased card; None if it may. Raises KubeError."""
     card = spec.parents[CARD].resource.facts
     # Again, after the discovery: labels may have changed, and a set that selects other cards installs them anew.
-    found = cards.selected(card, cards.all_cards(site.cluster, site.dialect, site.namespace))
+    found = cards.read_selected(site.cluster, site.dialect, site.namespace, card)
     if [one.name for one in found] != [card["device"]]:
         names = ", ".join(one.name for one in found[:10]) or "no card"
         message = f"A DPUSet for card {card['device']} would select {names}. Nothing was written."

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 
 from blueprints.answers import Answer, Failed, Health, Hold, Json, Maintenance, Need, Ready, Scope, Wait
 from blueprints.dpf import SELDOM, Site, kube_told, opened
-from blueprints.dpf.phases import HOLD, REBOOT, Blame, Progress, Task, blame, held, progress
+from blueprints.dpf.phases import (
+    HOLD,
+    REBOOT,
+    Blame,
+    Progress,
+    Task,
+    blame,
+    held,
+    may_be_held,
+    progress,
+    waits_for_reboot,
+)
 from blueprints.dpu.dpf.actions import CARD, HOST
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube import Object, RequestForbidden
@@ -24,6 +35,7 @@ class Seen:
 
     dpu: Object | None
     node: Object | None
+    """Read only while the DPU waits for a reboot."""
     maintenance: tuple[Object, ...]
 
 
@@ -51,9 +63,12 @@ def _seen(site: Site) -> Seen:
     found = site.ours("DPU")
     dpu = next((one for one in found if not one.deleting), found[0] if found else None)
     name = str(dpu.spec.get("dpuNodeName") or "") if dpu is not None else ""
-    node = site.find("DPUNode", name) if name and site.dialect.has("DPUNode") else None
+    if dpu is None or not name:
+        return Seen(dpu, None, ())
+    # A call for each phase is too many for two more reads, which matter in few phases only.
+    node = site.find("DPUNode", name) if waits_for_reboot(dpu) and site.dialect.has("DPUNode") else None
     maintenance: tuple[Object, ...] = ()
-    if name and site.dialect.has("DPUNodeMaintenance"):
+    if may_be_held(dpu) and site.dialect.has("DPUNodeMaintenance"):
         one = site.find("DPUNodeMaintenance", f"{name}-hold")
         maintenance = (one,) if one is not None else ()
     return Seen(dpu, node, maintenance)

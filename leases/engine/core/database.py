@@ -10,7 +10,7 @@ import logging
 import mmap
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -184,15 +184,22 @@ def short(work: Callable[P, R]) -> Callable[P, R]:
     The wrapped function raises Busy if a lock was not free within the lock timeout, and InsideTransaction inside a
     caller's transaction.
     """
+    return _repeated(work, _ours)
 
+
+def single(work: Callable[P, R]) -> Callable[P, R]:
+    """Wrap `work` as `short` does, if it sends one statement only: that is a transaction without BEGIN and COMMIT."""
+    return _repeated(work, nullcontext)
+
+
+def _repeated(work: Callable[P, R], transacted: Callable[[], AbstractContextManager[object]]) -> Callable[P, R]:
     @wraps(work)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> R:
         refuse_inside_transaction(work.__name__)
         for last in (*[False] * (_TRIES - 1), True):
             try:
-                with _ours():
+                with transacted():
                     done = work(*args, **kwargs)
-                    failpoint("commit.before")
                 failpoint("commit.after")
                 return done
             except IntegrityError as error:
@@ -216,6 +223,7 @@ def _ours() -> Iterator[None]:
         _local.ours = True
         try:
             yield
+            failpoint("commit.before")
         finally:
             _local.ours = False
 

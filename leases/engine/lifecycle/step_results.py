@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import Case, F, When
-from django.db.models.functions import Now
+from django.db.models.functions import Greatest, Least, Now
 
 from blueprints.answers import Absent, Answer, Failed, Hold, Json, Need, Ready, Scope, Unknown, Wait
 from blueprints.contract import Plan
@@ -136,8 +136,9 @@ def leave(run: Run, **columns: Any) -> None:
 
 
 def _due_after(run: Run, answer: Wait) -> Any:
-    """Return when to call a step again that waits: at once if a watched object changed during the call."""
-    return Case(When(woken=True, then=Now()), default=in_(watches.pause(run.resource.blueprint, answer)))
+    """Return when to call a step again that waits: as soon as a wake is allowed if an object changed during the call."""
+    after = in_(watches.pause(run.resource.blueprint, answer))
+    return Case(When(woken=True, then=Least(after, Greatest(Now(), "woken_at"))), default=after)
 
 
 def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:

@@ -20,7 +20,7 @@ from blueprints.watches import Changes
 from drydock.core.errors import DrydockError
 from drydock.core.logging import redact
 from leases.engine.core import installation, specs
-from leases.engine.core.database import rows, run, short
+from leases.engine.core.database import rows, run, short, single
 from leases.messaging import hints
 
 
@@ -137,30 +137,38 @@ def bookmark(token: uuid.UUID) -> str:
     return str(found[0][0])
 
 
-_STORED = """
-    UPDATE leases_providerwatch SET bookmark = %s, message = '', failing_since = NULL,
-        event_at = CASE WHEN %s THEN clock_timestamp() ELSE event_at END,
-        listed_at = CASE WHEN %s THEN clock_timestamp() ELSE listed_at END
-    WHERE token = %s AND token_until > clock_timestamp()"""
-_RECHECK = """
-    UPDATE leases_resource SET changed = TRUE WHERE id = ANY(ARRAY(
-        SELECT id FROM leases_resource WHERE {which} AND state = 'active' AND NOT changed
-        ORDER BY id FOR NO KEY UPDATE))"""
 # A run in a call is called again after it, because the call may have read the earlier state. One that failed keeps its
-# pause. A run that waits for leases or a person is not due, and stays so.
-_WAKE = """
-    UPDATE leases_run n SET woken = n.token IS NOT NULL,
-        due_at = CASE WHEN n.token IS NULL THEN least(n.due_at, clock_timestamp()) ELSE n.due_at END
-    FROM (SELECT id FROM leases_run WHERE {which} AND due_at IS NOT NULL AND waits_for = '' AND tries = 0
+# pause. A run that waits for leases or a person is not due, and stays so. Changes within `_SOONEST` seconds after a wake
+# are one wake, at the end of that time: `woken_at` is the time of the last wake, or of the next one.
+_SOONEST = 0.5
+_WAKE = f"""
+    UPDATE leases_run n SET woken = n.token IS NOT NULL, woken_at = f.at,
+        due_at = CASE WHEN n.token IS NULL THEN least(n.due_at, f.at) ELSE n.due_at END
+    FROM (SELECT id, CASE WHEN woken_at > clock_timestamp() THEN woken_at
+            ELSE greatest(clock_timestamp(), woken_at + {_SOONEST} * interval '1 s') END AS at
+        FROM leases_run WHERE {{which}} AND due_at IS NOT NULL AND waits_for = '' AND tries = 0
         ORDER BY id FOR NO KEY UPDATE) f
-    WHERE n.id = f.id RETURNING n.id"""
-_RESOURCES = (_RECHECK.format(which="id = ANY(%s)"), _WAKE.format(which="resource_id = ANY(%s)"))
-_ALL_OF_BLUEPRINTS = (
-    _RECHECK.format(which="blueprint_id = ANY(%s)"),
-    _WAKE.format(
-        which="resource_id IN (SELECT id FROM leases_resource WHERE blueprint_id = ANY(%s) AND gone_at IS NULL)"
-    ),
+    WHERE n.id = f.id RETURNING n.id, f.at <= clock_timestamp() AS now"""
+# The parts are carried out in this order, as each reads the one before: without the token, nothing is changed.
+_STORE = f"""
+    WITH held AS (
+        UPDATE leases_providerwatch SET bookmark = %(bookmark)s, message = '', failing_since = NULL,
+            event_at = CASE WHEN %(changed)s THEN clock_timestamp() ELSE event_at END,
+            listed_at = CASE WHEN %(listed)s THEN clock_timestamp() ELSE listed_at END
+        WHERE token = %(token)s AND token_until > clock_timestamp()
+            AND (NOT %(changed)s OR set_config('synchronous_commit', 'off', TRUE) = 'off') RETURNING id
+    ), rechecked AS (
+        UPDATE leases_resource SET changed = TRUE WHERE id = ANY(ARRAY(
+            SELECT id FROM leases_resource WHERE {{resources}} AND state = 'active' AND NOT changed
+                AND EXISTS (SELECT FROM held)
+            ORDER BY id FOR NO KEY UPDATE)) RETURNING id
+    ), woken AS ({_WAKE.format(which="{runs} AND (SELECT count(*) FROM rechecked) >= 0 AND EXISTS (SELECT FROM held)")})
+    SELECT (SELECT count(*) FROM held), ARRAY(SELECT id FROM woken), ARRAY(SELECT id FROM woken WHERE now)"""
+_OF_RESOURCES = _STORE.format(resources="id = ANY(%(ids)s)", runs="resource_id = ANY(%(ids)s)")
+_RUNS_OF_BLUEPRINTS = (
+    "resource_id IN (SELECT id FROM leases_resource WHERE blueprint_id = ANY(%(ids)s) AND gone_at IS NULL)"
 )
+_OF_BLUEPRINTS = _STORE.format(resources="blueprint_id = ANY(%(ids)s)", runs=_RUNS_OF_BLUEPRINTS)
 
 
 def store(token: uuid.UUID, news: Changes, blueprints: Sequence[int]) -> int:
@@ -168,31 +176,37 @@ def store(token: uuid.UUID, news: Changes, blueprints: Sequence[int]) -> int:
 
     Objects without a valid proof of this installation concern none. If changes may have been missed, everything of the
     blueprints that use the place is concerned. Raises TokenLost; nothing is stored then.
+
+    After changes of objects, the commit does not wait for the disk: a crash of the database loses the bookmark with
+    what it brought. Therefore keep the connection open until `store` was called without objects, which waits. A
+    connection that broke until then means that the watch must resume at the stored bookmark.
     """
     if news.missed:
-        return _store(token, news, _ALL_OF_BLUEPRINTS, blueprints)
+        return _store(token, news, _OF_BLUEPRINTS, blueprints)
     here = installation.current().short
     proofs = (installation.proven(one.tags, here) for one in news.objects)
-    return _store(token, news, _RESOURCES, sorted({one.resource for one in proofs if one is not None}))
+    return _store(token, news, _OF_RESOURCES, sorted({one.resource for one in proofs if one is not None}))
 
 
-@short
-def _store(token: uuid.UUID, news: Changes, concerned: tuple[str, str], ids: Sequence[int]) -> int:
-    recheck, wake = concerned
-    if ids:
-        run(recheck, (list(ids),))
-    woken = _woken(wake, ids)
-    if not run(_STORED, (news.bookmark, bool(news.objects), news.listed, token)):
+@single
+def _store(token: uuid.UUID, news: Changes, sql: str, ids: Sequence[int]) -> int:
+    given = {
+        "bookmark": news.bookmark,
+        "changed": bool(news.objects) and not news.missed,
+        "listed": news.listed,
+        "token": token,
+    }
+    ((held, woken, now),) = rows(sql, {**given, "ids": list(ids)}, hot=sql is _OF_RESOURCES)
+    if not held:
         raise TokenLost
-    return woken
+    _call(now)
+    return len(woken)
 
 
-def _woken(sql: str, ids: Sequence[int]) -> int:
-    """Make runs due, and ask workers to carry them out after the commit. Return their number."""
-    found = rows(sql, (list(ids),)) if ids else []
-    for (run_id,) in found:
-        hints.after_commit("step", run_id)
-    return len(found)
+def _call(runs: Iterable[int]) -> None:
+    """Ask workers to carry out runs after the commit."""
+    for one in runs:
+        hints.after_commit("step", one)
 
 
 _FAILED = """
@@ -213,7 +227,8 @@ def failed(token: uuid.UUID, message: str, bookmark: str | None, blueprints: Seq
     if not found:
         raise TokenLost
     if found[0][0]:
-        _woken(_ALL_OF_BLUEPRINTS[1], blueprints)
+        woken = rows(_WAKE.format(which=_RUNS_OF_BLUEPRINTS), {"ids": list(blueprints)})
+        _call(one for one, now in woken if now)
 
 
 _LIVE = """
