@@ -11,7 +11,14 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_va
 from blueprints.contract import Fields
 from blueprints.dpf import Server
 from blueprints.dpf.phases import LIMIT, LIMITS
-from blueprints.dpuservices import ChainConfig, ChartConfig, Ranges, networks_need_chains
+from blueprints.dpuservices import (
+    ChainConfig,
+    ChartConfig,
+    Ranges,
+    VolumeConfig,
+    VpcConfig,
+    networks_need_chains,
+)
 from interfaces.dpu_services.credentials import LONGEST, SHORTEST
 
 _HUGEPAGES = re.compile(r"\Ahugepages=(\d{1,9})\Z")
@@ -62,6 +69,12 @@ class Config(Server):
     )
     networks: Ranges = Field(
         default=(), max_length=64, description="Ranges of addresses that owners may use for networks of their services."
+    )
+    volumes: VolumeConfig | None = Field(
+        default=None, description="Whether owners may have volumes, and which; by default they may not."
+    )
+    vpcs: VpcConfig | None = Field(
+        default=None, description="Whether owners may create VPCs, and which; by default they may not."
     )
     park: Literal["power_off", "wipe", "reimage", "leave"] = Field(
         default="leave",

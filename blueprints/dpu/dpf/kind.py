@@ -29,11 +29,14 @@ from blueprints.contract import (
 )
 from blueprints.dpf import config as server
 from blueprints.dpf import delete_ours, owned, watches
-from blueprints.dpf.chains import CHAINS
+from blueprints.dpf.chains import CHAINS, INTERFACE
 from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.networks import IPAM
+from blueprints.dpf.permissions import allows
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.services import KIND as SERVICE
+from blueprints.dpf.volumes import VOLUMES
+from blueprints.dpf.vpcs import VPCS
 from blueprints.dpu.dpf import actions, drift, health, leasing, parking, provisioning, revocation, updating
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
@@ -159,8 +162,8 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
         return owned(blueprint, installation, ("DPUSet", "DPUFlavor"))
 
     def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
-        """Return the types of objects that steps wait for, or that a check reads."""
-        return watches.places(config, _WATCHED)
+        """Return the types of objects that steps wait for, or that a check reads, as far as the config needs them."""
+        return watches.places(config, [kind for kind in _WATCHED if allows(dict(config), kind)])
 
     def watch(
         self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
@@ -180,8 +183,11 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
             "DPU",
             *((SERVICE,) if blueprint.config.charts else ()),
             *(CHAINS.kinds if blueprint.config.chains is not None else ()),
+            *((INTERFACE,) if blueprint.config.vpcs is not None and blueprint.config.chains is None else ()),
             *((IPAM,) if blueprint.config.networks else ()),
             *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
         )
-        found = server.problems(blueprint, kinds)
+        newer = {kind: "volumes" for kind in VOLUMES.newer if blueprint.config.volumes is not None}
+        newer |= {kind: "vpcs" for kind in VPCS.newer if blueprint.config.vpcs is not None}
+        found = server.problems(blueprint, kinds, newer)
         return found or [*actions.flavor_problems(blueprint), *parking.problems(blueprint)]
