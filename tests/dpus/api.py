@@ -54,6 +54,12 @@ CHAIN_SET = Kind("ServiceChainSet", "servicechainsets", "svc.dpu.nvidia.com")
 SERVICE_CHAIN = Kind("ServiceChain", "servicechains", "svc.dpu.nvidia.com")
 IPAM = Kind("DPUServiceIPAM", "dpuserviceipams", "svc.dpu.nvidia.com")
 NAD = Kind("DPUServiceNAD", "dpuservicenads", "svc.dpu.nvidia.com")
+POLICY = Kind("DPUStoragePolicy", "dpustoragepolicies", "storage.dpu.nvidia.com")
+VOLUME = Kind("DPUVolume", "dpuvolumes", "storage.dpu.nvidia.com")
+ATTACHMENT = Kind("DPUVolumeAttachment", "dpuvolumeattachments", "storage.dpu.nvidia.com")
+VPC = Kind("DPUVPC", "dpuvpcs", "vpc.dpu.nvidia.com")
+VIRTUAL_NETWORK = Kind("DPUVirtualNetwork", "dpuvirtualnetworks", "vpc.dpu.nvidia.com")
+ISOLATION = Kind("IsolationClass", "isolationclasses", "vpc.dpu.nvidia.com", namespaced=False)
 SET = Kind("DPUSet", "dpusets")
 NODE = Kind("Node", "nodes", "", "v1", namespaced=False)
 SECRET = Kind("Secret", "secrets", "", "v1")
@@ -195,7 +201,7 @@ class Api:
 def grant(admin: Api) -> None:
     """Give the double the rights of DPF's controllers, once for each server."""
     rules = [
-        {"apiGroups": [PROVISIONING, SERVICE.group], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": [PROVISIONING, SERVICE.group, VOLUME.group, VPC.group], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["nodes", "nodes/status", "secrets", "namespaces"], "verbs": ["*"]},
         {"apiGroups": [CRD.group], "resources": [CRD.plural], "verbs": ["get", "list"]},
     ]
