@@ -30,7 +30,7 @@ from tests.dpus.conftest import new as new
 from tests.dpus.conftest import old as old
 from tests.dpus.storage import ATTACHING, NOT_BOUND, PROVIDING
 from tests.dpus.user import User
-from tests.dpus.vpcs import JOINING
+from tests.dpus.vpcs import JOINING, UNSEEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 KINDS = (VOLUME, ATTACHMENT, VPC, VIRTUAL_NETWORK, INTERFACE)
@@ -232,26 +232,26 @@ def test_a_release_waits_for_finalizers_and_names_them(site: Site, kind: Kind) -
     assert site.there() == []
 
 
-def test_what_dpf_has_not_seen_yet_is_removed_in_the_right_order(site: Site) -> None:
-    """Nothing has a finalizer: a DPUVPC that went before its network, once DPF sees that, would leave it for ever."""
+@pytest.mark.parametrize("by", ["release", "remove", "check"])
+def test_a_vpc_that_dpf_has_not_seen_yet_goes_after_its_networks(site: Site, by: str) -> None:
+    """Without a finalizer, a DPUVPC would be gone at once, and leave its networks for ever: a violation."""
     tags = site.dpu(1)
     lease = site.lease(1, tags)
-    site.volumes(lease).create(DATA)
+    site.state.faults.stick(UNSEEN, kind=VPC.name)
     site.vpcs(lease).create(site.vpc())
-    deleted: list[str] = []
-    with site_of(lease.resource.blueprint, tags, deadline=60.0) as there:
-        delete = type(there.cluster).delete
-
-        def seen(self: Any, type_: Any, name: str, *given: Any, **more: Any) -> Any:
-            deleted.append(type_.kind)
-            return delete(self, type_, name, *given, **more)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(there.cluster), "delete", seen)
+    site.turn()
+    assert [one["metadata"].get("finalizers") for one in site.user.all(VPC)] == [None]
+    assert site.user.all(VIRTUAL_NETWORK)[0]["metadata"]["finalizers"]
+    if by == "release":
+        _ended(site, lease, tags)
+        return
+    for _ in range(2):  # the second time, it is alone
+        if by == "remove":
+            site.vpcs(lease).remove("lab")
+        else:
             site.over.add(1)
-            assert isinstance(site.step(leasing.remove_own, lease, tags), Ready)
-    assert deleted.index(ATTACHMENT.name) < deleted.index(VOLUME.name)
-    assert deleted.index(INTERFACE.name) < deleted.index(VIRTUAL_NETWORK.name) < deleted.index(VPC.name)
+            _strays(site, lease, tags)
+        site.turn()
     assert site.there() == []
 
 

@@ -18,6 +18,8 @@ from tests.dpus.world import WORLD
 
 JOINING = "Joining"
 """What VPCs and virtual networks can be stuck in, such as by `Faults.stick(JOINING, kind="DPUVPC")`."""
+UNSEEN = "Unseen"
+"""What VPCs are stuck in while their controller has not looked at them, and they have no finalizer."""
 MEMBER = "ovn.vpc.dpu.nvidia.com/vpc"
 """The label of a node with its VPC."""
 WAITS_FOR_NETWORKS = "Waiting for DPUVirtualNetwork deletion"
@@ -66,6 +68,8 @@ class Vpcs:
         put_summary(self.state, VIRTUAL_NETWORK, item, found, reason)
 
     def _vpc(self, item: Json) -> None:
+        if self.state.faults.is_stuck(VPC.name, UNSEEN, name_of(item)):
+            return
         networks = [one for one in self.state.all(VIRTUAL_NETWORK) if one["spec"]["vpcName"] == name_of(item)]
         item = self.state.add_finalizer(VPC, item)
         if is_deleting(item):
@@ -105,7 +109,7 @@ class Vpcs:
             ]
             if others:
                 self.state.violations.add(f"Node {name_of(node)} is in the VPCs {name_of(item)} and {others[0]}")
-            if labels_of(node).get(MEMBER) != self._label(item):
+            elif labels_of(node).get(MEMBER) != self._label(item):
                 self._mark(api, node, self._label(item))
 
     def _mark(self, api: Api, node: Json, label: str) -> None:
