@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blueprints.answers import Ready, Wait
+from blueprints.answers import Failed, Ready, Wait
 from blueprints.dpf import site_of
 from blueprints.dpf.services import LEASE
 from blueprints.dpu.dpf import leasing
@@ -375,6 +375,25 @@ def test_a_transfer_leaves_them_to_the_new_owner(site: Site) -> None:
     site.turn()
     assert site.volumes(lease).show("data").state is ObjectState.READY
     assert site.vpcs(lease).show("lab").state is ObjectState.READY
+
+
+def test_a_role_that_was_reduced_too_early_is_told(site: Site) -> None:
+    tags = site.dpu(1)
+    lease = site.lease(1, tags)
+    site.volumes(lease).create(DATA)
+    site.turn()
+
+    def reduce(role: Any) -> None:
+        role["rules"] = [one for one in role["rules"] if one["apiGroups"] != [VOLUME.group]]
+
+    name = f"{site.state.api.namespace}-dpf"
+    site.state.admin.change(Kind("Role", "roles", "rbac.authorization.k8s.io", "v1"), name, reduce)
+    reduced = site.lease(1, tags, volumes=None, vpcs=None)
+    answer = site.step(leasing.remove_own, replace(reduced, facts=lease.facts), tags)
+    assert isinstance(answer, Failed)
+    assert "drydock kube role" in answer.message
+    assert "dpuvolumeattachments" in answer.message
+    assert isinstance(site.step(leasing.remove_own, reduced, tags), Ready), "a lease that never could have any"
 
 
 def test_an_older_server_is_said_to_have_neither(old: User) -> None:

@@ -21,6 +21,8 @@ from drydock.core import clock
 
 PROOF = "dpu_services"
 """The secret of a lease with the labels that prove that an object belongs to its DPU."""
+TYPES = "dpu_types"
+"""The fact of a lease with the types of objects that the config allowed when it began."""
 ROOT = "root"
 """The fact of a lease whether its owner could be root when it began. The config may say something else at its end."""
 WRITTEN = (CHAINS, VPCS, VOLUMES, NETWORKS)
@@ -47,7 +49,9 @@ def remove_own(spec: Spec, memo: Json) -> Answer:
 def open_to_lease(spec: Spec, memo: Json) -> Answer:
     """Store what the interface needs in order to write objects of this DPU for this lease."""
     assert spec.lease is not None
-    return Ready(facts={"services": spec.lease.key, ROOT: spec.config.root}, secrets={PROOF: proof_labels(spec.tags)})
+    types = [kind for kind in (*KINDS, credentials.KIND) if allows(dict(spec.config), kind)]
+    facts = {"services": spec.lease.key, ROOT: spec.config.root, TYPES: types}
+    return Ready(facts=facts, secrets={PROOF: proof_labels(spec.tags)})
 
 
 def keep_services(spec: Spec, memo: Json) -> Answer:
@@ -114,13 +118,15 @@ def found_requests(site: Site, spec: Spec, labels: Mapping[str, str]) -> tuple[O
 def _listed(site: Site, spec: Spec, kind: str, labels: Mapping[str, str]) -> tuple[Object, ...]:
     """Return the objects of a kind with the proof of the DPU and these labels.
 
-    An account that may not list them has created none; its role is from before blueprints could allow them.
+    An account that may not list them has created none, if neither the config nor the lease ever allowed them: a role
+    has only what the config needs, and must not be reduced before leases that used more have ended.
     """
     if not site.dialect.has(kind):
         return ()
     try:
         return site.cluster.list(site.dialect.type(kind), site.namespace, labels=selector({**site.proof, **labels}))
     except RequestForbidden:
-        if allows(dict(spec.config), kind):
+        began_with = spec.lease.facts.get(TYPES, ()) if spec.lease is not None else ()
+        if allows(dict(spec.config), kind) or kind in began_with:
             raise
         return ()
