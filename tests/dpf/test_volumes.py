@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from blueprints.answers import Failed, Ready, Wait
-from blueprints.dpf import site_of
 from blueprints.dpf.services import LEASE
 from blueprints.dpu.dpf import leasing
 from blueprints.dpu.dpf.kind import Dpf
@@ -22,6 +21,7 @@ from drydock.core.errors import Conflict, InvalidRequest, NotSupported
 from interfaces.dpu_services import Chain, ObjectState, Volume, Volumes, Vpc, Vpcs
 from interfaces.errors import LeaseEnded, ObjectMissing
 from tests.dpf.accounts import least
+from tests.dpf.conftest import Died
 from tests.dpf.test_chains import Place
 from tests.dpf.test_services import service
 from tests.dpus.api import ATTACHMENT, INTERFACE, ISOLATION, POLICY, VIRTUAL_NETWORK, VOLUME, VPC, Kind, name_of
@@ -250,13 +250,9 @@ def test_a_vpc_that_dpf_has_not_seen_yet_goes_after_its_networks(site: Site, by:
             site.vpcs(lease).remove("lab")
         else:
             site.over.add(1)
-            _strays(site, lease, tags)
+            site.strays(lease, tags)
         site.turn()
     assert site.there() == []
-
-
-class Died(BaseException):
-    """The process has died."""
 
 
 @pytest.mark.parametrize(("what", "dies_at"), [("volumes", 1), ("vpcs", 1), ("vpcs", 2), ("vpcs", 3)])
@@ -307,14 +303,9 @@ def test_a_request_that_comes_after_the_release_leaves_nothing(site: Site, monke
             call()
     monkeypatch.undo()
     site.turn()
-    strays = _strays(site, lease, tags)
+    strays = site.strays(lease, tags)
     site.turn()
     assert (site.there(), set(strays) <= {"d-l1-lab"}) == ([], True)
-
-
-def _strays(site: Site, lease: LeaseView, tags: dict[str, str]) -> list[str]:
-    with site_of(lease.resource.blueprint, tags, deadline=60.0) as there:
-        return leasing.remove_strays(there, site.spec(lease, tags))
 
 
 def test_the_health_check_removes_those_of_leases_that_are_over(site: Site) -> None:
@@ -323,9 +314,9 @@ def test_the_health_check_removes_those_of_leases_that_are_over(site: Site) -> N
     site.volumes(lease).create(DATA)
     site.vpcs(lease).create(site.vpc("pf1"))
     site.turn()
-    assert _strays(site, lease, tags) == []
+    assert site.strays(lease, tags) == []
     site.over.add(1)
-    assert sorted(_strays(site, lease, tags)) == ["d-l1-data", "d-l1-data", "d-l1-lab", "d-l1-lab-blue", "d-l1-pf1"]
+    assert sorted(site.strays(lease, tags)) == ["d-l1-data", "d-l1-data", "d-l1-lab", "d-l1-lab-blue", "d-l1-pf1"]
     site.turn()
     assert site.there() == []
 

@@ -8,8 +8,9 @@ from blueprints.fake.cloud import Cloud
 from leases.engine.core import specs
 from leases.local import LocalClient
 from leases.messaging.inline import settle
-from leases.models import Event, SlotLock
+from leases.models import Event
 from leases.operations.callers import caller
+from tests.rest.dpus import leased, left, locks
 
 CONFIG = {
     "provider": "dpus", "capacity": {"slots": 2}, "chains": {"vfs": 4},
@@ -28,23 +29,9 @@ def ada(api, owner, blueprint):
     return api(owner)
 
 
-def leased(who) -> int:
-    made = who("POST", "leases", {"type": "fake_activated", "ttl": "2h"}, code=201)["id"]
-    settle()
-    return made
-
-
 @pytest.fixture
 def held(ada):
     return leased(ada)
-
-
-def left() -> list[str]:
-    return [one.what for one in Cloud("dpus").left() if one.what.startswith(("volume ", "vpc "))]
-
-
-def locks(lease: int) -> list[str]:
-    return sorted(SlotLock.objects.filter(lease_id=lease).values_list("value", flat=True))
 
 
 def test_a_volume_is_created_listed_shown_and_removed(ada, held) -> None:
@@ -63,7 +50,7 @@ def test_a_volume_is_created_listed_shown_and_removed(ada, held) -> None:
     assert "another one" in ada("PUT", where, {**DATA, "size_gib": 21}, code=409)["detail"]
     ada("DELETE", where, code=204)
     ada("DELETE", where, code=204)
-    assert (left(), locks(held)) == ([], [])
+    assert (left("volume", "vpc"), locks(held)) == ([], [])
     told = Event.objects.filter(kind="lease.dpu_volume", lease_id=held).order_by("pk")
     assert told[0].message == "Created volume data of 20 GiB under policy fast."
     assert told[2].message == "Removed volume data."
@@ -83,7 +70,7 @@ def test_a_vpc_is_created_listed_shown_and_removed(ada, held) -> None:
     assert "at most 1 VPC." in ada("PUT", f"leases/{held}/dpu-vpcs/more", LAB, code=409)["detail"]
     ada("DELETE", where, code=204)
     ada("DELETE", where, code=204)
-    assert (left(), locks(held)) == ([], [])
+    assert (left("volume", "vpc"), locks(held)) == ([], [])
     told = Event.objects.filter(kind="lease.dpu_vpc", lease_id=held).order_by("pk")
     assert told[0].message == "Created VPC lab: blue 10.30.1.0/24."
     assert told[2].message == "Removed VPC lab."
@@ -101,7 +88,7 @@ def test_a_vpc_is_created_listed_shown_and_removed(ada, held) -> None:
 )  # fmt: skip
 def test_bad_volumes_are_refused_with_their_field_and_nothing_is_written(ada, held, body, field) -> None:
     assert ada("PUT", f"leases/{held}/dpu-volumes/data", body, code=400)["field"] == field
-    assert (left(), locks(held)) == ([], [])
+    assert (left("volume", "vpc"), locks(held)) == ([], [])
     assert not Event.objects.filter(kind="lease.dpu_volume").exists()
 
 
@@ -118,7 +105,7 @@ def test_bad_volumes_are_refused_with_their_field_and_nothing_is_written(ada, he
 )  # fmt: skip
 def test_bad_vpcs_are_refused_with_their_field_and_nothing_is_written(ada, held, body, field) -> None:
     assert ada("PUT", f"leases/{held}/dpu-vpcs/lab", body, code=400)["field"] == field
-    assert (left(), locks(held)) == ([], [])
+    assert (left("volume", "vpc"), locks(held)) == ([], [])
     assert not Event.objects.filter(kind="lease.dpu_vpc").exists()
 
 
@@ -133,7 +120,7 @@ def test_two_leases_share_no_vpc_and_a_release_ends_everything(ada, held, api, d
     assert "place in a VPC is used by another lease" in refused["detail"]
     ada("POST", f"leases/{held}/release", {})
     settle()
-    assert (left(), locks(held)) == (["volume data"], [])
+    assert (left("volume", "vpc"), locks(held)) == (["volume data"], [])
     eve("PUT", f"leases/{hers}/dpu-vpcs/lab", other)
 
 
