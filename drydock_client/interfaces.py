@@ -17,6 +17,9 @@ from drydock_client.values import (
     DpuNetworkInfo,
     DpuPort,
     DpuServiceInfo,
+    DpuVirtualNetwork,
+    DpuVolumeInfo,
+    DpuVpcInfo,
     Ended,
     FileInfo,
     JobInfo,
@@ -204,6 +207,57 @@ class Interfaces(Operations):
     @operation("DELETE", "leases/{id}/dpu-networks/{name}", "Remove a network of a DPU", scope="lease", host="lease")
     def remove_dpu_network(self, id: int, name: str) -> None:
         """Begin to remove a network that no chain uses. A missing network is not an error."""
+
+    @operation("GET", "leases/{id}/dpu-volumes", "List the volumes of a DPU", host="lease")
+    def dpu_volumes(self, id: int) -> list[DpuVolumeInfo]:
+        """List the volumes of a lease, sorted by name."""
+
+    @operation("GET", "leases/{id}/dpu-volumes/{name}", "Get a volume of a DPU", host="lease")
+    def dpu_volume(self, id: int, name: str) -> DpuVolumeInfo:
+        """Return a volume with its state and its device in the host."""
+
+    @operation(
+        "PUT", "leases/{id}/dpu-volumes/{name}", "Create a volume of a DPU", scope="lease", body="DpuVolume",
+        host="lease",
+    )  # fmt: skip
+    def create_dpu_volume(
+        self, id: int, name: str, *, policy: str, size_gib: int, mode: str = "block", access: str = "ReadWriteOnce",
+        function: str = "pf", hotplug: bool | None = None,
+    ) -> DpuVolumeInfo:  # fmt: skip
+        """Create a volume, and attach it to the host of the DPU. The same one again changes nothing.
+
+        `policy` is a storage policy that the config of the blueprint allows, `mode` is `block` or `filesystem`, and
+        `access` an access mode of Kubernetes. The card emulates a `function` for it, `pf` or `vf`; a `pf` is plugged in
+        for it unless `hotplug` is false. Its data ends with it. Returns before it is attached.
+        """
+
+    @operation("DELETE", "leases/{id}/dpu-volumes/{name}", "Remove a volume of a DPU", scope="lease", host="lease")
+    def remove_dpu_volume(self, id: int, name: str) -> None:
+        """Begin to detach and remove a volume with its data. A missing volume is not an error."""
+
+    @operation("GET", "leases/{id}/dpu-vpcs", "List the VPCs of a DPU", host="lease")
+    def dpu_vpcs(self, id: int) -> list[DpuVpcInfo]:
+        """List the VPCs of a lease, of which there is one at most."""
+
+    @operation("GET", "leases/{id}/dpu-vpcs/{name}", "Get a VPC of a DPU", host="lease")
+    def dpu_vpc(self, id: int, name: str) -> DpuVpcInfo:
+        """Return a VPC with its state."""
+
+    @operation(
+        "PUT", "leases/{id}/dpu-vpcs/{name}", "Create a VPC of a DPU", scope="lease", body="DpuVpc", host="lease"
+    )
+    def create_dpu_vpc(
+        self, id: int, name: str, *, isolation: str, networks: Sequence[DpuVirtualNetwork], routed: bool = False
+    ) -> DpuVpcInfo:
+        """Create a VPC, whose virtual networks have interfaces of the DPU. The same one again changes nothing.
+
+        `isolation` is an isolation class, and the subnets are in ranges, that the config of the blueprint allows. None
+        of its interfaces and addresses may be in use, and a DPU is in one VPC at most. Returns before it is ready.
+        """
+
+    @operation("DELETE", "leases/{id}/dpu-vpcs/{name}", "Remove a VPC of a DPU", scope="lease", host="lease")
+    def remove_dpu_vpc(self, id: int, name: str) -> None:
+        """Begin to remove a VPC with its virtual networks. A missing VPC is not an error."""
 
     @operation("GET", "leases/{id}/dpu-credentials", "List the credentials of a DPU", host="lease")
     def dpu_credentials(self, id: int) -> list[DpuCredentialInfo]:

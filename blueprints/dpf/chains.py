@@ -50,17 +50,14 @@ class ChainObjects(Written[Chain]):
 
     def specs(self, place: Place, made: Chain) -> Sequence[tuple[str, str, Json]]:
         """Return kind, name and spec of the objects of a chain."""
-        found = [
-            (INTERFACE, interface_name(place.lease, one), _on_node(place, _template_of(place, one)))
-            for one in made.interfaces
-        ]
+        found = [interface_object(place, one) for one in made.interfaces]
         switches = [{"ports": [_port(place, one) for one in ports]} for ports in made.switches]
         chain = _on_node(place, {"spec": {"switches": switches}})
         return [*found, (CHAIN, name_of(place.lease, made.name), chain)]
 
     def former(self, place: Place, found: Object) -> Place:
         """Return the place with the network that the config had when an interface was written."""
-        return replace(place, network=str(at(found.spec, _NETWORK) or ""))
+        return former_network(place, found)
 
 
 def _port(place: Place, one: ChainInterface) -> Json:
@@ -70,8 +67,18 @@ def _port(place: Place, one: ChainInterface) -> Json:
     return {"serviceInterface": found}
 
 
-def _template_of(place: Place, one: ChainInterface) -> Json:
-    return {"metadata": {"labels": _label(place, one)}, "spec": _kind_of(place, one)}
+def interface_object(place: Place, one: ChainInterface, virtual_network: str = "") -> tuple[str, str, Json]:
+    """Return kind, name and spec of the object of an interface, which is perhaps in a virtual network of a VPC."""
+    spec = _kind_of(place, one)
+    if virtual_network:
+        spec[spec["interfaceType"]]["virtualNetwork"] = virtual_network
+    template = {"metadata": {"labels": _label(place, one)}, "spec": spec}
+    return INTERFACE, interface_name(place.lease, one), _on_node(place, template)
+
+
+def former_network(place: Place, found: Object) -> Place:
+    """Return the place with the network that the config had when an interface was written."""
+    return replace(place, network=str(at(found.spec, _NETWORK) or ""))
 
 
 def _kind_of(place: Place, one: ChainInterface) -> Json:

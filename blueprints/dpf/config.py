@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
@@ -33,8 +33,11 @@ class Server(Fields):
     )
 
 
-def problems(blueprint: BlueprintView, kinds: Sequence[str]) -> list[Problem]:
-    """Return what is wrong with the credential, or the reason why the server cannot be used. Writes nothing."""
+def problems(blueprint: BlueprintView, kinds: Sequence[str], newer: Mapping[str, str] | None = None) -> list[Problem]:
+    """Return what is wrong with the credential, or the reason why the server cannot be used. Writes nothing.
+
+    `newer` has kinds that DPF 24.10 does not have, each with the field of the config that needs it.
+    """
     name = blueprint.config.credential
     if name not in blueprint.credentials:
         return [Problem(message=f"Credential {name!r} does not exist.", field="credential")]
@@ -43,8 +46,14 @@ def problems(blueprint: BlueprintView, kinds: Sequence[str]) -> list[Problem]:
             dialect = dialect_of(cluster, fresh=True)
     except KubeError as error:
         return [Problem(message=str(error), field="credential")]
-    return [
+    absent = [
         Problem(message=f"The API server at {cluster.where} has no kind {kind}. Is DPF installed there?", field="kind")
         for kind in kinds
+        if not dialect.has(kind)
+    ]
+    older = "DPF 26.4 has it, and DPF 24.10 does not."
+    return absent + [
+        Problem(message=f"The API server at {cluster.where} has no kind {kind}. {older}", field=field)
+        for kind, field in (newer or {}).items()
         if not dialect.has(kind)
     ]

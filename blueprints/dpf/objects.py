@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from blueprints.answers import Json
 from blueprints.dpf.services import labels_of
 from blueprints.kube import Dialect, Object, dropped
-from drydock.core.errors import InvalidRequest
-from interfaces.dpu_services import Chain, Condition, Found, Network
+from drydock.core.errors import InvalidRequest, NotSupported
+from interfaces.dpu_services import Chain, Condition, Found, Network, Volume, Vpc
 
 SELECTORS = ("dpuClusterSelector", "clusterSelector")
 """The field that selects clusters, in newer and in older versions of DPF. Those that have both prefer the first."""
 _UNCHANGED = "Unchanged"
 _READY = "Ready"
 
-D = TypeVar("D", Chain, Network)
+D = TypeVar("D", Chain, Network, Volume, Vpc)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,8 @@ class Place:
     """The labels of the DPU cluster."""
     network: str = ""
     """The network of interfaces of services that have none of their own."""
+    host: str = ""
+    """The name of the DPUNode of the DPU."""
 
     def selected(self, kind: str, spec: Json) -> Json:
         """Return a spec that selects the DPU cluster, as far as the server can tell it by labels."""
@@ -50,6 +52,10 @@ class Written(ABC, Generic[D]):
 
     kinds: ClassVar[tuple[str, ...]]
     """The kinds of their objects, in the order in which they are removed."""
+    root: ClassVar[str] = ""
+    """The kind to which the others refer, if there is one. It is removed last."""
+    newer: ClassVar[tuple[str, ...]] = ()
+    """The kinds that DPF 24.10 does not have, and without which nothing is written."""
     name: ClassVar[str]
     """The label with the name."""
     definition: ClassVar[str]
@@ -66,6 +72,26 @@ class Written(ABC, Generic[D]):
     def former(self, place: Place, found: Object) -> Place:
         """Return the place as it was when an object was written, as far as that does not matter now."""
         return place
+
+    def facts(self, objects: Sequence[tuple[str, Object]]) -> Mapping[str, str]:
+        """Return what the objects of a definition, each given with its kind, report beside their conditions."""
+        return {}
+
+    def check_known(self, dialect: Dialect) -> None:
+        """Raise NotSupported for servers without one of the newer kinds."""
+        if missing := [kind for kind in self.newer if not dialect.has(kind)]:
+            raise NotSupported(
+                f"This version of DPF has no {' and no '.join(missing)}.",
+                hint="DPF 26.4 has them, and DPF 24.10 does not.",
+            )
+
+    def waits(self, kind: str, found: Object, left: Collection[str]) -> bool:
+        """Return whether an object must not be deleted yet, as objects of the kinds `left` may refer to it.
+
+        DPF keeps it until then once it has put its finalizer on it, but not before. A DPUVirtualNetwork whose DPUVPC is
+        gone would keep its own finalizer for ever (doca-platform, `internal/vpc/ovn/controllers`).
+        """
+        return kind == self.root and not found.finalizers and any(one in self.kinds for one in left)
 
     def manifests(self, place: Place, made: D) -> list[Json]:
         """Return the objects of a definition, in the order in which they are created."""
@@ -106,7 +132,7 @@ class Written(ABC, Generic[D]):
             definition=made, version=" ".join(sorted(one.uid for _, one in parts)), conditions=tuple(conditions),
             complete={(kind, one.name) for kind, one in parts if not one.deleting} == wanted,
             ready=ready and not any(one.type.endswith(_UNCHANGED) for one in conditions),
-            removing=any(one.deleting for _, one in parts),
+            removing=any(one.deleting for _, one in parts), facts=self.facts(parts),
         )  # fmt: skip
 
     def _conditions(self, place: Place, kind: str, one: Object, made: D) -> Iterator[Condition]:

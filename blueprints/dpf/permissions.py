@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from blueprints.dpf.cards import uses_devices
 from blueprints.kube import NODE, SECRET, Dialect, Json, Rule, role
@@ -27,12 +28,21 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "DPUDeployment": (*_OURS, "patch"),
         "DPUServiceTemplate": (*_OURS, "patch"), "DPUServiceConfiguration": (*_OURS, "patch"),
         "DPUServiceChain": _OURS, "DPUServiceInterface": _OURS, "DPUServiceIPAM": _OURS, "DPUServiceNAD": _OURS,
+        "DPUVolume": _OURS, "DPUVolumeAttachment": _OURS, "DPUVPC": _OURS, "DPUVirtualNetwork": _OURS,
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": (*_CREATED, "patch"), "DPUNode": (*_CREATED, "patch")},
     "dpf_cluster": {"DPUCluster": (*_OURS, "patch")},
     "dpf_image": {"BFB": _OURS},
 }  # fmt: skip
 """Kind -> type of object -> verbs. Types that a server does not have are left out."""
+_ALLOWED_BY: Mapping[str, tuple[str, ...]] = {
+    "DPUDeployment": ("deployment",), "DPUServiceTemplate": ("deployment",), "DPUServiceConfiguration": ("deployment",),
+    "DPUService": ("charts", "deployment"), "DPUServiceCredentialRequest": ("credentials",),
+    "DPUServiceChain": ("chains", "deployment"), "DPUServiceInterface": ("chains", "vpcs", "deployment"),
+    "DPUServiceIPAM": ("networks",), "DPUServiceNAD": ("networks",),
+    "DPUVolume": ("volumes",), "DPUVolumeAttachment": ("volumes",), "DPUVPC": ("vpcs",), "DPUVirtualNetwork": ("vpcs",),
+}  # fmt: skip
+"""Type of object -> the fields of the config any of which needs it, or lets owners have it."""
 _READ_CARDS = ("dpf", "dpf_card")
 _READ_KUBECONFIGS = ("dpf", "dpf_cluster")
 _SHOW_CREDENTIALS = ("dpf",)
@@ -53,13 +63,25 @@ def kinds() -> tuple[str, ...]:
     return tuple(_VERBS)
 
 
-def permissions(kind: str, dialect: Dialect, secrets: Sequence[str] = ()) -> Permissions:
-    """Return what a kind needs on servers of a dialect.
+def allows(config: Mapping[str, Any], type_: str) -> bool:
+    """Return whether a config needs objects of a type or lets owners have them; True if that depends on no field."""
+    given = [config.get(field) for field in _ALLOWED_BY.get(type_, ())]
+    return not given or any(one is not None and (isinstance(one, Mapping) or bool(one)) for one in given)
+
+
+def permissions(
+    kind: str, dialect: Dialect, secrets: Sequence[str] = (), config: Mapping[str, Any] | None = None
+) -> Permissions:
+    """Return what a kind needs on servers of a dialect: what a config needs, or by default whatever it may allow.
 
     `secrets` names the secrets with the kubeconfigs of the DPU clusters; without them, the role may read all secrets of
     the namespace. Raises KeyError for a kind that does not use DPF, and ValueError for a bad name of a secret.
     """
-    found = [Rule(type=dialect.type(one), verbs=verbs) for one, verbs in _VERBS[kind].items() if dialect.has(one)]
+    found = [
+        Rule(type=dialect.type(one), verbs=verbs)
+        for one, verbs in _VERBS[kind].items()
+        if dialect.has(one) and (config is None or allows(config, one))
+    ]
     if kind in _READ_KUBECONFIGS:
         found.append(Rule(type=SECRET, verbs=("get",), names=tuple(secrets)))
     of_nodes = kind in _READ_CARDS and not uses_devices(dialect)

@@ -8,7 +8,14 @@ from typing import Any, Literal, Self
 from pydantic import Field, JsonValue, SecretStr, model_validator
 
 from blueprints.contract import Acts, Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
-from blueprints.dpuservices import ChainConfig, ChartConfig, Ranges, networks_need_chains
+from blueprints.dpuservices import (
+    ChainConfig,
+    ChartConfig,
+    Ranges,
+    VolumeConfig,
+    VpcConfig,
+    networks_need_chains,
+)
 from blueprints.fake.capacity import Capacity
 from blueprints.fake.faults import Fault, LeaseFields
 from blueprints.matching import Match
@@ -105,6 +112,12 @@ class Config(Fields):
     )
     networks: Ranges = Field(
         default=(), description="Ranges of addresses that owners may use for networks (fake_activated)."
+    )
+    volumes: VolumeConfig | None = Field(
+        default=None, description="Whether owners may have volumes, and which (fake_activated); by default not."
+    )
+    vpcs: VpcConfig | None = Field(
+        default=None, description="Whether owners may create VPCs, and which (fake_activated); by default not."
     )
     faults: tuple[Fault, ...] = ()
 

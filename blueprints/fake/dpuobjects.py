@@ -1,4 +1,4 @@
-"""The chains and networks of a fake DPU: rows of the fake provider. They are ready at once."""
+"""The chains, networks, volumes and VPCs of a fake DPU: rows of the fake provider. They are ready at once."""
 
 from __future__ import annotations
 
@@ -9,20 +9,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
-from blueprints.dpuservices import ChainConfig, limits
+from blueprints.dpuservices import ChainConfig, VolumeConfig, VpcConfig, limits, volume_limits
 from blueprints.fake.running import Running
 from interfaces.deadline import Deadline
-from interfaces.dpu_services import Chain, ChainBackend, Condition, Found, Network, NetworkBackend, ObjectBackend
+from interfaces.dpu_services import (
+    Chain,
+    ChainBackend,
+    Condition,
+    Found,
+    Network,
+    NetworkBackend,
+    ObjectBackend,
+    Volume,
+    VolumeBackend,
+    Vpc,
+    VpcBackend,
+)
 from interfaces.errors import ServiceChanged
 
 PORTS = 2
 """Network ports of a fake DPU."""
 
-D = TypeVar("D", Chain, Network)
+D = TypeVar("D", Chain, Network, Volume, Vpc)
 
 
 class FakeObjects(ObjectBackend[D], Generic[D]):
-    """The chains or networks of one lease on one instance. `Cloud.show_object` changes what is seen of one."""
+    """The definitions of one type of one lease on one instance. `Cloud.show_object` changes what is seen of one."""
 
     noun: ClassVar[str]
 
@@ -81,7 +93,7 @@ class FakeObjects(ObjectBackend[D], Generic[D]):
         return Found(
             definition=self.parse(json.loads(row["definition"])), version=str(row["version"]),
             complete=seen.get("complete", True), ready=seen.get("ready", True), removing=seen.get("removing", False),
-            conditions=tuple(Condition(**one) for one in seen.get("conditions", ())),
+            conditions=tuple(Condition(**one) for one in seen.get("conditions", ())), facts=seen.get("facts", {}),
         )  # fmt: skip
 
 
@@ -111,3 +123,31 @@ class FakeNetworks(FakeObjects[Network], NetworkBackend):
     def parse(self, given: Mapping[str, Any]) -> Network:
         """Return a network from JSON."""
         return Network.from_json(given)
+
+
+class FakeVolumes(FakeObjects[Volume], VolumeBackend):
+    """The volumes of one lease."""
+
+    noun: ClassVar[str] = "volume"
+
+    def __init__(self, provider: str, key: str, lease: str, config: VolumeConfig) -> None:
+        super().__init__(provider, key, lease)
+        self.limits = volume_limits(config)
+
+    def parse(self, given: Mapping[str, Any]) -> Volume:
+        """Return a volume from JSON."""
+        return Volume.from_json(given)
+
+
+class FakeVpcs(FakeObjects[Vpc], VpcBackend):
+    """The VPCs of one lease."""
+
+    noun: ClassVar[str] = "vpc"
+
+    def __init__(self, provider: str, key: str, lease: str, config: VpcConfig) -> None:
+        super().__init__(provider, key, lease)
+        self.limits, self.isolations, self.ranges = limits(config, PORTS), config.isolations, config.subnets
+
+    def parse(self, given: Mapping[str, Any]) -> Vpc:
+        """Return a VPC from JSON."""
+        return Vpc.from_json(given)

@@ -167,7 +167,7 @@ class Provider:
     def wipe(self, key: str, lease: str, what: str | None = None) -> None:
         """Remove everything that the lease has on the instance, or only `what`.
 
-        Its services, credentials, chains and networks end with its access.
+        Its services, credentials, chains, networks, volumes and VPCs end with its access.
         """
         with self._call(f"wipe_{what or 'all'}", key) as db:
             db.execute(

@@ -10,7 +10,7 @@ from typing import Any
 
 from blueprints.dpuservices import allowed
 from blueprints.fake.dpucredentials import FakeCredentials
-from blueprints.fake.dpuobjects import FakeChains, FakeNetworks
+from blueprints.fake.dpuobjects import FakeChains, FakeNetworks, FakeVolumes, FakeVpcs
 from blueprints.fake.running import Running
 from blueprints.specs import LeaseView
 from interfaces.contract import Interface
@@ -102,4 +102,6 @@ def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface
         credentials=FakeCredentials(*there),
         chains=FakeChains(*there, config.chains) if config.chains is not None else None,
         networks=FakeNetworks(*there, config.networks) if config.networks else None,
+        volumes=FakeVolumes(*there, config.volumes) if config.volumes is not None else None,
+        vpcs=FakeVpcs(*there, config.vpcs) if config.vpcs is not None else None,
     )  # fmt: skip

@@ -106,8 +106,9 @@ def print_role(
 ) -> None:
     """Print the least role that a blueprint needs on the API server, and its binding, as YAML.
 
-    The role is for one namespace. If the blueprint has credentials, there is another role for their namespace. Where
-    DPF describes cards by labels of Nodes, as in 24.10, a cluster role that may list Nodes is printed too.
+    The role is for one namespace, and has what the config of the blueprint needs. If that has credentials, there is
+    another role for their namespace. Where DPF describes cards by labels of Nodes, as in 24.10, a cluster role that may
+    list Nodes is printed too.
 
     [dim]drydock kube role dpus | kubectl apply -f -[/dim]
     """
@@ -125,7 +126,7 @@ def print_role(
         raise InvalidRequest(f"DPF {dpf!r} is not known. Choose one of: {', '.join(dialects)}.", field="dpf")
     try:
         made = permissions.manifests(
-            permissions.permissions(info.kind, dialects[dpf], secrets or ()),
+            permissions.permissions(info.kind, dialects[dpf], secrets or (), info.config),
             str(info.config.get("namespace", NAMESPACE)),
             name=f"{account}-{info.kind.replace('_', '-')}",
             account=account,

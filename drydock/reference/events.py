@@ -62,6 +62,8 @@ EVENTS: Mapping[str, str] = {
     "lease.dpu_credential": "A credential of a leased DPU was requested, shown to the owner or removed.",
     "lease.dpu_network": "A network of a leased DPU was created or removed.",
     "lease.dpu_service": "A service on a leased DPU was applied or removed. Its Helm values are not recorded.",
+    "lease.dpu_volume": "A volume of a leased DPU was created or removed.",
+    "lease.dpu_vpc": "A VPC of a leased DPU was created or removed.",
     "lease.job": "A job was requested or cancelled.",
     "lease.transferred": "A lease was transferred; the message names the former and the new owner.",
     "lease.keys_replaced": "After a transfer, the keys of a lease were replaced on the host; the former owner lost "

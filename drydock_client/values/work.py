@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -143,6 +143,58 @@ class DpuNetworkInfo:
     prefix: int | None = None
     gateway_index: int | None = None
     mtu: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpuVolumeInfo:
+    """A volume of a leased DPU: `pending`, `ready` or `removing`.
+
+    `mode` is `block` or `filesystem`. It is attached by a `function` of the card, `pf` or `vf`, which is plugged in for
+    it with `hotplug`. `attached` has by which device the host has it: `device`, `pci_address`, `nvme_namespace` and
+    `filesystem_tag`, as far as DPF reports them.
+    """
+
+    name: str
+    state: str
+    policy: str
+    size_gib: int
+    mode: str
+    access: str
+    function: str
+    hotplug: bool
+    attached: Mapping[str, str] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpuVirtualNetwork:
+    """A virtual network of a VPC of a leased DPU: a subnet, and the interfaces in it.
+
+    Interfaces are such as `pf0`, `pf0vf3` or `edge:net1`. With `external`, it is routed to the outside, and with
+    `masquerade` under an address of the VPC.
+    """
+
+    name: str
+    subnet: str
+    interfaces: tuple[str, ...]
+    dhcp: bool = True
+    external: bool = False
+    masquerade: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpuVpcInfo:
+    """The VPC of a leased DPU: `pending`, `ready` or `removing`.
+
+    `isolation` is its isolation class. With `routed`, its virtual networks reach one another.
+    """
+
+    name: str
+    state: str
+    isolation: str
+    routed: bool
+    networks: tuple[DpuVirtualNetwork, ...]
+    messages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Self, TypeVar
 
 from drydock.core.errors import Conflict, InvalidRequest
@@ -15,6 +16,8 @@ from interfaces.dpu_services.credentials import LONGEST, CredentialBackend, Cred
 from interfaces.dpu_services.networks import NetworkBackend, Networks
 from interfaces.dpu_services.service import AllowedChart, Service, check_allowed, check_name
 from interfaces.dpu_services.status import Deployed, ServiceStatus, status_of
+from interfaces.dpu_services.volumes import VolumeBackend, Volumes
+from interfaces.dpu_services.vpcs import VpcBackend, Vpcs
 from interfaces.errors import ServiceChanged, ServiceMissing
 from interfaces.slot_locks import SlotLocks, SlotLocksInMemory
 from interfaces.transport import NoAccount, Transport
@@ -76,13 +79,14 @@ class DpuServices(Interface):
     def __init__(
         self, transport: Transport | None, *, still_mine: StillMine, backend: ServiceBackend,
         allowed: Sequence[AllowedChart] = (), credentials: CredentialBackend | None = None, longest: int = LONGEST,
-        chains: ChainBackend | None = None, networks: NetworkBackend | None = None, locks: SlotLocks | None = None,
+        chains: ChainBackend | None = None, networks: NetworkBackend | None = None,
+        volumes: VolumeBackend | None = None, vpcs: VpcBackend | None = None, locks: SlotLocks | None = None,
     ) -> None:  # fmt: skip
         """Prepare the interface. `allowed` are the charts that the config of the blueprint allows: by default none.
 
         Without the backend `credentials`, the lease cannot have any. They are valid for at most `longest` seconds.
-        Without the backends `chains` and `networks`, it has none of these. `locks` are the slot locks of the lease, for
-        what they use.
+        Without the backends `chains`, `networks`, `volumes` and `vpcs`, it has none of these. `locks` are the slot
+        locks of the lease, for what they use.
         """
         super().__init__(transport or NoAccount("A DPU service"), still_mine=still_mine)
         self._backend, self._allowed = backend, tuple(allowed)
@@ -96,28 +100,29 @@ class DpuServices(Interface):
         }  # fmt: skip
         self.chains = Chains(chains, services=self._backend.list, networks=self._networks, **given)
         self.networks = Networks(networks, kept_unused=self.chains.without, **given)
+        self.volumes = Volumes(volumes, **given)
+        self.vpcs = Vpcs(vpcs, services=self._backend.list, **given)
+        self.chains.beside(self.vpcs)
+        self.networks.beside(self.vpcs)
+        self.vpcs.beside(self.chains, self.networks)
 
     @classmethod
     def beside(
         cls, backend: ServiceBackend, *, still_mine: StillMine, allowed: Sequence[AllowedChart],
-        credentials: CredentialBackend | None = None, longest: int = LONGEST, chains: ChainBackend | None = None,
-        networks: NetworkBackend | None = None, locks: SlotLocks | None = None,
+        **given: Any,
     ) -> Self:  # fmt: skip
-        """Return the interface for a backend that is reached beside the lease's account."""
-        return cls(
-            None, still_mine=still_mine, backend=backend, allowed=allowed, credentials=credentials, longest=longest,
-            chains=chains, networks=networks, locks=locks,
-        )  # fmt: skip
+        """Return the interface for a backend that is reached beside the lease's account. Takes what the class takes."""
+        return cls(None, still_mine=still_mine, backend=backend, allowed=allowed, **given)
 
     def apply(self, service: Service, *, timeout: float | None = None) -> ServiceStatus:
         """Create a service, or change the one of this name. The same service again changes nothing.
 
         Returns before its pods run. Raises InvalidRequest with the field if the chart is not allowed, Conflict if the
-        lease has 32 services, this one is being removed, or a chain uses an interface that it would lose,
+        lease has 32 services, this one is being removed, or a chain or VPC uses an interface that it would lose,
         ServiceChanged, LeaseEnded, and the errors of the connection.
         """
         check_allowed(service.chart, self._allowed)
-        if service.interfaces and not self.chains.available:
+        if service.interfaces and not (self.chains.available or self.vpcs.available):
             raise InvalidRequest("There are no chains on this DPU that could connect interfaces.", field="interfaces")
         deadline = self._watch("Applying the service", timeout).deadline
         return status_of(self._retried(lambda: self._applied(service, deadline)))
@@ -140,7 +145,7 @@ class DpuServices(Interface):
     def remove(self, name: str, *, timeout: float | None = None) -> None:
         """Begin to remove a service. A missing service is not an error.
 
-        Raises Conflict if a chain uses it, ServiceChanged, LeaseEnded.
+        Raises Conflict if a chain or VPC uses it, ServiceChanged, LeaseEnded.
         """
         check_name(name)
         deadline = self._watch("Removing the service", timeout).deadline
@@ -151,6 +156,11 @@ class DpuServices(Interface):
         if not self.networks.available:
             return ()
         return [one.definition.name for one in self.networks.known().list(deadline) if not one.removing]
+
+    def _released(self, name: str, interfaces: Collection[str], deadline: Deadline) -> AbstractContextManager[None]:
+        """Keep chains and VPCs, which have the same slot locks, from connecting these interfaces of a service."""
+        connecting = self.chains if self.chains.available else self.vpcs
+        return connecting.released(name, interfaces, deadline)
 
     def _retried(self, write: Callable[[], T]) -> T:
         """Repeat a write over another request's, as long as the lease is not lost. Raises ServiceChanged."""
@@ -165,7 +175,7 @@ class DpuServices(Interface):
         there = self._backend.find(name, deadline)
         _refuse_of_blueprint(there)
         interfaces = there.service.interfaces if there is not None else ()
-        with self.chains.released(name, interfaces, deadline):
+        with self._released(name, interfaces, deadline):
             if there is not None and not there.removing:
                 self._backend.remove(there, deadline)
 
@@ -184,7 +194,7 @@ class DpuServices(Interface):
                 after = self._backend.create(service, deadline)
             else:
                 lost = set(before.service.interfaces) - set(service.interfaces)
-                with self.chains.released(service.name, lost, deadline):
+                with self._released(service.name, lost, deadline):
                     after = self._backend.replace(service, before, deadline)
         except ServiceChanged:
             raise

@@ -11,7 +11,8 @@ from drydock.core import clock
 from interfaces.contract import StillMine
 from interfaces.deadline import Deadline
 from interfaces.dpu_services.chain import Chain
-from interfaces.dpu_services.chains import ChainBackend, ChainLimits
+from interfaces.dpu_services.chains import ChainBackend
+from interfaces.dpu_services.connections import ChainLimits
 from interfaces.dpu_services.contract import DpuServices, ServiceBackend
 from interfaces.dpu_services.credentials import LONGEST, CredentialBackend, FoundCredential
 from interfaces.dpu_services.network import Network
@@ -19,6 +20,8 @@ from interfaces.dpu_services.networks import NetworkBackend
 from interfaces.dpu_services.objects import Definition, Found, ObjectBackend
 from interfaces.dpu_services.service import AllowedChart, Service
 from interfaces.dpu_services.status import Deployed, Pod
+from interfaces.dpu_services.volumes import Volume, VolumeBackend, VolumeLimits
+from interfaces.dpu_services.vpcs import Vpc, VpcBackend
 from interfaces.errors import ServiceChanged
 from interfaces.slot_locks import SlotLocks, SlotLocksInMemory
 from interfaces.transport import Transport
@@ -131,7 +134,7 @@ D = TypeVar("D", bound=Definition)
 
 
 class MemoryObjects(ObjectBackend[D]):
-    """Chains or networks in memory, ready at once unless `set` says otherwise.
+    """Definitions of one type in memory, ready at once unless `set` says otherwise.
 
     `before_write` and `after_write` are called around each write. What `kept` names is removed only in part.
     """
@@ -193,8 +196,24 @@ class MemoryNetworks(MemoryObjects[Network], NetworkBackend):
         self.ranges = ranges
 
 
+class MemoryVolumes(MemoryObjects[Volume], VolumeBackend):
+    """Volumes in memory."""
+
+    def __init__(self, limits: VolumeLimits) -> None:
+        super().__init__()
+        self.limits = limits
+
+
+class MemoryVpcs(MemoryObjects[Vpc], VpcBackend):
+    """VPCs in memory."""
+
+    def __init__(self, limits: ChainLimits, isolations: Sequence[str], ranges: Sequence[str]) -> None:
+        super().__init__()
+        self.limits, self.isolations, self.ranges = limits, isolations, ranges
+
+
 class FakeDpuServices(DpuServices):
-    """The services of a fake DPU. `backend`, `issuer`, `connector` and `addresses` have what was written.
+    """The services of a fake DPU. `backend`, `issuer`, `connector`, `addresses`, `storage` and `isolator` have writes.
 
     Change `allowed` to allow other charts.
     """
@@ -207,7 +226,10 @@ class FakeDpuServices(DpuServices):
         self.backend, self.issuer = MemoryBackend(), MemoryCredentials()
         self.connector, self.locks = MemoryChains(limits or ChainLimits(vfs=8)), locks or SlotLocksInMemory()
         self.addresses = MemoryNetworks(ranges)
+        self.storage = MemoryVolumes(VolumeLimits(policies=("fast",), largest_gib=100))
+        self.isolator = MemoryVpcs(self.connector.limits, ("ovn",), ranges)
         super().__init__(
             transport, still_mine=still_mine, backend=self.backend, allowed=allowed, credentials=self.issuer,
-            longest=longest, chains=self.connector, networks=self.addresses, locks=self.locks,
+            longest=longest, chains=self.connector, networks=self.addresses, volumes=self.storage, vpcs=self.isolator,
+            locks=self.locks,
         )  # fmt: skip

@@ -59,9 +59,7 @@ class Network:
 
     def blocks(self) -> Iterator[str]:
         """Yield the blocks of addresses that it takes, by their first address."""
-        found = self.range
-        whole = found if found.prefixlen <= BLOCK else found.supernet(new_prefix=BLOCK)
-        yield from (str(one.network_address) for one in whole.subnets(new_prefix=BLOCK))
+        yield from blocks_of(self.range)
 
     def check_within(self, ranges: Sequence[str]) -> None:
         """Raise InvalidRequest, with the field, unless all addresses are in one of these ranges."""
@@ -73,7 +71,7 @@ class Network:
         for name in ("prefix", "gateway_index"):
             if getattr(self, name) is not None:
                 raise InvalidRequest(f"`{name}` is for a network that is divided, not for a subnet.", field=name)
-        found = _range(self.subnet, "subnet")
+        found = range_of(self.subnet, "subnet")
         object.__setattr__(self, "subnet", str(found))
         given = self.gateway or str(found.network_address + 1)
         try:
@@ -91,7 +89,7 @@ class Network:
         for name in ("gateway", "addresses"):
             if getattr(self, name):
                 raise InvalidRequest(f"`{name}` is for a subnet, not for a network that is divided.", field=name)
-        found = _range(self.network, "network")
+        found = range_of(self.network, "network")
         object.__setattr__(self, "network", str(found))
         if self.prefix is None:
             raise InvalidRequest("Give the prefix of the subnets of the nodes.", field="prefix")
@@ -112,7 +110,14 @@ class Network:
             raise InvalidRequest(f"The network is invalid: {error}.") from error
 
 
-def _range(text: Any, field: str) -> IPv4Network:
+def blocks_of(found: IPv4Network) -> Iterator[str]:
+    """Yield the blocks of addresses that a range takes, by their first address."""
+    whole = found if found.prefixlen <= BLOCK else found.supernet(new_prefix=BLOCK)
+    yield from (str(one.network_address) for one in whole.subnets(new_prefix=BLOCK))
+
+
+def range_of(text: Any, field: str) -> IPv4Network:
+    """Return the range that a text names. Raises InvalidRequest with the field."""
     try:
         found = IPv4Network(text)
     except (ValueError, TypeError):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -37,12 +37,10 @@ class Definition(Protocol):
 
 
 D = TypeVar("D", bound=Definition)
-There = Callable[[], Sequence[str]]
-"""Returns the names of the objects of a lease of which something exists."""
 
 
 class ObjectState(Enum):
-    """The state of a chain or network."""
+    """The state of what an owner has defined."""
 
     PENDING = "pending"
     """DPF has not carried it out yet."""
@@ -54,7 +52,7 @@ class ObjectState(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Found(Generic[D]):
-    """A chain or network as the backend found it."""
+    """What the backend found of a definition."""
 
     definition: D
     version: str
@@ -64,15 +62,18 @@ class Found(Generic[D]):
     ready: bool = False
     removing: bool = False
     conditions: tuple[Condition, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What DPF reports of it beside its state, such as the device of a volume."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectStatus(Generic[D]):
-    """A chain or network and its state. `messages` say what it waits for; empty if it is ready."""
+    """A definition and its state. `messages` say what it waits for; empty if it is ready."""
 
     definition: D
     state: ObjectState
     messages: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 class ObjectBackend(ABC, Generic[D]):
@@ -110,7 +111,7 @@ B = TypeVar("B", bound=ObjectBackend[Any])
 
 
 class Objects(ABC, Generic[D, B]):
-    """The chains or networks of one lease.
+    """The definitions of one type of one lease, such as its chains.
 
     What one uses is a slot lock of the lease, so that no two leases have the same. It is taken before anything is
     written, and given back once the objects are gone, or with the lease.
@@ -125,6 +126,11 @@ class Objects(ABC, Generic[D, B]):
         still_mine: StillMine,
     ) -> None:  # fmt: skip
         self._backend, self._locks, self._watch, self._still_mine = backend, locks, watch, still_mine
+        self._others: tuple[Objects[Any, Any], ...] = ()
+
+    def beside(self, *others: Objects[Any, Any]) -> None:
+        """Name other objects of the lease that may have the same slot locks, so that a conflict names the holder."""
+        self._others = others
 
     @abstractmethod
     def keys(self, definition: D, backend: B) -> Sequence[str]:
@@ -155,11 +161,12 @@ class Objects(ABC, Generic[D, B]):
         if before is not None and before.definition != definition:
             raise Conflict(f"The {self.noun} {name} exists and is another one.", hint="Remove it first.")
         if before is None and len(there) >= self.most:
-            raise Conflict(f"A lease has at most {self.most} {self.noun}s.", hint="Remove one first.")
+            nouns = self.noun if self.most == 1 else f"{self.noun}s"
+            raise Conflict(f"A lease has at most {self.most} {nouns}.", hint="Remove one first.")
         keys, group = self.keys(definition, backend), self.group(name)
         if before is None:
             self._locks.drop(group)  # those of an attempt of which nothing is left
-        take(self._locks, group, keys, self.group(""), lambda: [one.definition.name for one in there])
+        self._take(group, keys, deadline)
         if before is not None and before.complete:
             return status_of(before)
         try:
@@ -233,15 +240,43 @@ class Objects(ABC, Generic[D, B]):
         if self._backend is None or not keys:
             yield
             return
-        backend = self._backend
-        take(
-            self._locks, group, keys, self.group(""),
-            lambda: [one.definition.name for one in backend.list(deadline)],
-        )  # fmt: skip
+        self._take(group, keys, deadline)
         try:
             yield
         finally:
             self._locks.drop(group)  # from now on, `check_needs` finds that it is not there
+
+    def _take(self, group: str, keys: Sequence[str], deadline: Deadline) -> None:
+        """Take slot locks, also those of a definition of which no object exists any more.
+
+        Raises Conflict, which says who has one.
+        """
+        taken = self._locks.take(group, keys)
+        users = [one for one in (self, *self._others) if any(one._uses(holder) for holder in taken.values())]
+        gone = {
+            holder
+            for one in users
+            if one.available
+            for holder in {*filter(one._uses, taken.values())}
+            - {one.group(found.definition.name) for found in one.known().list(deadline)}
+        }
+        if gone:
+            taken = self._locks.take(group, keys, over=gone)
+        if taken:
+            self._refuse(*min(taken.items()))
+
+    def _refuse(self, key: str, holder: str) -> None:
+        what = f"The {key.partition(' of ')[0]} {key.rpartition('/')[2]}"
+        for one in (self, *self._others):
+            if one._uses(holder):
+                raise Conflict(f"{what} is used by {holder}.", hint=f"Remove the {one.noun} first.")
+        if holder:
+            raise Conflict(f"{what} is being changed or removed.", hint="Repeat it. If this lasts, remove it again.")
+        raise Conflict(f"{what} is used by another lease.", hint="Choose another one.")
+
+    def _uses(self, holder: str) -> bool:
+        """Return whether a group of slot locks is that of one of these."""
+        return holder.startswith(self.group(""))
 
     def _undo_unless_lost(self, definition: D, error: Exception) -> None:
         """Remove what was refused or whose lease was lost, but not that whose answer was lost."""
@@ -266,35 +301,15 @@ class Objects(ABC, Generic[D, B]):
             log.warning("The %s %s could not be taken back: %s", self.noun, definition.name, type(error).__name__)
 
 
-def take(locks: SlotLocks, group: str, keys: Sequence[str], users: str, there: There) -> None:
-    """Take slot locks, also those of groups that begin with `users` and of which no object exists any more.
-
-    Raises Conflict, which says who has one.
-    """
-    taken = locks.take(group, keys)
-    own = {one for one in taken.values() if one.startswith(users)}
-    if own and (gone := own - {f"{users}{name}" for name in there()}):
-        taken = locks.take(group, keys, over=gone)
-    if not taken:
-        return
-    key, holder = next(iter(sorted(taken.items())))
-    what = f"The {key.partition(' of ')[0]} {key.rpartition('/')[2]}"
-    if holder.startswith(users):
-        raise Conflict(f"{what} is used by {holder}.", hint=f"Remove the {users.strip()} first.")
-    if holder:
-        raise Conflict(f"{what} is being changed or removed.", hint="Repeat it. If this lasts, remove it again.")
-    raise Conflict(f"{what} is used by another lease.", hint="Choose another one.")
-
-
 def status_of(found: Found[D]) -> ObjectStatus[D]:
     """Return the state of what was found, with the conditions of its objects that are not true."""
     ready = found.ready and found.complete
     state = ObjectState.REMOVING if found.removing else ObjectState.READY if ready else ObjectState.PENDING
     if state is ObjectState.READY:
-        return ObjectStatus(definition=found.definition, state=state)
+        return ObjectStatus(definition=found.definition, state=state, facts=found.facts)
     messages = tuple(told(one) for one in found.conditions if one.status != "True")
     if not found.complete and not found.removing:
         messages = ("Not all of its objects exist. Create it again, or remove it.", *messages)
     if not messages and state is ObjectState.PENDING:
         messages = ("DPF has not reported on it yet.",)
-    return ObjectStatus(definition=found.definition, state=state, messages=messages[:MOST_MESSAGES])
+    return ObjectStatus(definition=found.definition, state=state, messages=messages[:MOST_MESSAGES], facts=found.facts)

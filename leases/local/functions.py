@@ -38,7 +38,7 @@ from leases.operations import (
     users,
 )
 from leases.operations.callers import Caller
-from leases.operations.dpus import chains, networks, services
+from leases.operations.dpus import chains, networks, services, volumes, vpcs
 from leases.operations.dpus import credentials as dpu_credentials
 from leases.states import UNFINISHED
 
@@ -201,6 +201,14 @@ FUNCTIONS: dict[str, Function] = {
     "dpu_network": networks.show,
     "create_dpu_network": networks.create,
     "remove_dpu_network": networks.remove,
+    "dpu_volumes": volumes.list_,
+    "dpu_volume": volumes.show,
+    "create_dpu_volume": volumes.create,
+    "remove_dpu_volume": volumes.remove,
+    "dpu_vpcs": vpcs.list_,
+    "dpu_vpc": vpcs.show,
+    "create_dpu_vpc": vpcs.create,
+    "remove_dpu_vpc": vpcs.remove,
     "dpu_credentials": dpu_credentials.list_,
     "request_dpu_credential": dpu_credentials.request,
     "read_dpu_credential": dpu_credentials.show,

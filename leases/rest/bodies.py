@@ -180,6 +180,45 @@ class DpuNetwork(Body):
     mtu: Annotated[StrictInt | None, Field(description="MTU of the interfaces. DPF 24.10 cannot set it.")] = None
 
 
+class DpuVolume(Body):
+    """A volume of a DPU. Drydock sets the host to which it is attached."""
+
+    policy: Annotated[str, Field(max_length=253, description="Storage policy that the blueprint allows.")]
+    size_gib: Annotated[StrictInt, Field(description="Size in GiB.")]
+    mode: Literal["block", "filesystem"] = "block"
+    access: Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"] = "ReadWriteOnce"
+    function: Annotated[Literal["pf", "vf"], Field(description="What the card emulates for it in the host.")] = "pf"
+    hotplug: Annotated[
+        StrictBool | None, Field(description="Whether the function is plugged in for it: by default a `pf` is.")
+    ] = None
+
+
+class DpuVpcNetwork(Body):
+    """A virtual network of a VPC."""
+
+    name: Annotated[str, Field(max_length=40)]
+    subnet: Annotated[str, Field(max_length=18, description="Such as 10.30.1.0/24. Its first address routes.")]
+    interfaces: Annotated[
+        list[Annotated[str, Field(max_length=110)]],
+        Field(
+            min_length=1, max_length=32,
+            description="Interfaces in it: `pf0` (the host's function), `pf0vf3` (a virtual function) and `edge:net1` "
+            "(an interface of a service).",
+        ),
+    ]  # fmt: skip
+    dhcp: Annotated[StrictBool, Field(description="Give the interfaces their addresses by DHCP.")] = True
+    external: Annotated[StrictBool, Field(description="Route it to the outside.")] = False
+    masquerade: Annotated[StrictBool, Field(description="With `external`: under an address of the VPC.")] = True
+
+
+class DpuVpc(Body):
+    """A VPC of a DPU, which is in one VPC at most. Drydock sets node and tenant."""
+
+    isolation: Annotated[str, Field(max_length=253, description="Isolation class that the blueprint allows.")]
+    networks: Annotated[list[DpuVpcNetwork], Field(min_length=1, max_length=8)]
+    routed: Annotated[StrictBool, Field(description="Whether its virtual networks reach one another.")] = False
+
+
 class DpuCredential(Body):
     """How long a credential of a DPU is valid, from 10 minutes to the limit of the blueprint's config."""
 

@@ -91,7 +91,8 @@ THERE = ("--repository", CHART["repository"], "--chart", "firewall", "--version"
 def dpu(cli):
     """The number of a lease with services, as a DPU has."""
     cli("blueprints", "add", "dpus", "fake_activated", f"charts={json.dumps([CHART])}", 'chains={"vfs": 4}',
-        'networks=["10.20.0.0/16"]')  # fmt: skip
+        'networks=["10.20.0.0/16"]', 'volumes={"policies": ["fast"]}',
+        'vpcs={"isolations": ["ovn"], "subnets": ["10.30.0.0/16"], "vfs": 4}')  # fmt: skip
     lease = str(cli.json("lease", "fake_activated", "--blueprint", "dpus", "--keep")["leases"][0]["id"])
     yield lease
     cli("release", lease)
@@ -138,6 +139,36 @@ def test_a_chain_is_connected_listed_shown_and_removed(cli, dpu):
     cli("dpu", "chains", "show", dpu, "web", code=3)
     cli("dpu", "services", "remove", dpu, "edge")
     assert cli("dpu", "chains", "list", dpu).stderr.strip() == "No chains."
+
+
+def test_a_volume_is_created_listed_shown_and_removed(cli, dpu):
+    create = ("dpu", "volumes", "create", dpu)
+    assert cli(*create, "data", "--policy", "fast", "--size", "20").stdout == "data ready\n"
+    files = cli.json(*create, "files", "--policy", "fast", "--size", "1", "--mode", "filesystem", "--no-hotplug")
+    assert (files["mode"], files["hotplug"]) == ("filesystem", False)
+    rows = [line.split() for line in cli("dpu", "volumes", "list", dpu).stdout.splitlines()[1:]]
+    assert rows == [["data", "ready", "20", "GiB", "fast"], ["files", "ready", "1", "GiB", "fast"]]
+    assert "pf (plugged in)" in cli("dpu", "volumes", "show", dpu, "data").stdout
+    assert "policy" in cli(*create, "bad", "--policy", "slow", "--size", "1", code=2).stderr
+    for name in ("data", "files"):
+        assert cli.json("dpu", "volumes", "remove", dpu, name) == {"removed": name}
+    cli("dpu", "volumes", "show", dpu, "data", code=3)
+    assert cli("dpu", "volumes", "list", dpu).stderr.strip() == "No volumes."
+
+
+def test_a_vpc_is_created_listed_shown_and_removed(cli, dpu):
+    create = ("dpu", "vpcs", "create", dpu, "lab", "--isolation", "ovn")
+    parts = ("--network", "blue=10.30.1.0/24=pf0vf1,pf0vf2", "--network", "red=10.30.2.0/24=pf1")
+    assert cli(*create, *parts, "--external", "red", "--no-masquerade", "red").stdout == "lab ready\n"
+    (row,) = cli("dpu", "vpcs", "list", dpu).stdout.splitlines()[1:]
+    assert row.split() == ["lab", "ready", "blue=10.30.1.0/24=pf0vf1,pf0vf2", "red=10.30.2.0/24=pf1"]
+    assert "red=10.30.2.0/24=pf1 external no masquerade" in cli("dpu", "vpcs", "show", dpu, "lab").stdout
+    assert [one["dhcp"] for one in cli.json("dpu", "vpcs", "show", dpu, "lab")["networks"]] == [True, True]
+    for odd in (("--network", "blue"), (*parts, "--external", "green"), ("--network", "b=10.30.1.0/24=p0")):
+        assert "network" in cli(*create, *odd, code=2).stderr
+    assert cli.json("dpu", "vpcs", "remove", dpu, "lab") == {"removed": "lab"}
+    cli("dpu", "vpcs", "show", dpu, "lab", code=3)
+    assert cli("dpu", "vpcs", "list", dpu).stderr.strip() == "No VPCs."
 
 
 def test_a_network_is_created_listed_shown_and_removed(cli, dpu):

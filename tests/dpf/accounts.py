@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from blueprints.dpf import permissions
 from blueprints.kube.dialect import bundled
@@ -11,17 +12,18 @@ from tests.dpus.user import User
 from tests.kube.apiserver import account
 
 
-def least(dpf: User, without: Sequence[str] = ()) -> str:
+def least(dpf: User, without: Sequence[str] = (), config: Mapping[str, Any] | None = None) -> str:
     """Return the kubeconfig of an account with exactly the roles that `drydock kube role` prints for the four kinds.
 
-    `without` are types of objects to which the account has no right.
+    For DPUs, that is what a `config` needs; by default, whatever a config may allow. `without` are types of objects to
+    which the account has no right.
     """
     double = dpf.double
     namespace, apart, found = double.state.api.namespace, double.state.apart, []
     double.state.admin.create(NAMESPACE, {"metadata": {"name": apart}})
     dialect = bundled()[f"dpf-{double.generation.name}"]
     for kind in permissions.kinds():
-        needed = permissions.permissions(kind, dialect)
+        needed = permissions.permissions(kind, dialect, config=config if kind == "dpf" else None)
         rules = tuple(one for one in needed.namespaced if one.type.kind not in without)
         needed = permissions.Permissions(rules, needed.cluster, needed.secrets)
         name = f"{namespace}-{kind}".replace("_", "-")

@@ -148,7 +148,7 @@ def lab(dpf: User, django_user_model: Any) -> Callable[..., Lab]:
     """Return a function that makes a lab, for each version of DPF."""
 
     def make(**config: Any) -> Lab:
-        Credential.objects.create(name="dpf", secrets={"kubeconfig": least(dpf)})
+        Credential.objects.create(name="dpf", secrets={"kubeconfig": least(dpf, config=config)})
         made = Lab(dpf, caller(django_user_model.objects.create_superuser("root")))
         made.install(**config)
         return made

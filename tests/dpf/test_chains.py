@@ -9,7 +9,6 @@ import pytest
 
 from blueprints.answers import Failed, Ready, Wait
 from blueprints.dpf import chains as objects
-from blueprints.dpf import site_of
 from blueprints.dpu.dpf import leasing
 from blueprints.dpu.dpf.kind import Dpf
 from blueprints.dpu.dpf.objects import DpfChains
@@ -20,7 +19,7 @@ from drydock.core.errors import Conflict, InvalidRequest, NotSupported
 from interfaces.dpu_services import Chain, Chains, ObjectState, ServiceState
 from interfaces.errors import LeaseEnded, ObjectMissing, ServiceChanged, Unreachable
 from interfaces.slot_locks import SlotLocksInMemory
-from tests.dpf.conftest import least
+from tests.dpf.conftest import Died, least
 from tests.dpf.test_services import Site, _elsewhere, service
 from tests.dpus.api import CHAIN, INTERFACE, SERVICE, SERVICE_CHAIN, annotations_of, name_of
 from tests.dpus.chains import CONNECTING, NOT_READY
@@ -200,9 +199,6 @@ def test_a_release_waits_for_finalizers_and_names_them(place: Place) -> None:
 def test_a_request_whose_process_dies_between_two_writes_is_completed_or_removed(
     place: Place, monkeypatch: pytest.MonkeyPatch, dies_at: int
 ) -> None:
-    class Died(BaseException):
-        """The process has died."""
-
     tags = place.dpu(1)
     lease = place.lease(1, tags)
     place.services(lease).apply(service(interfaces=("net1", "net2")))
@@ -272,13 +268,9 @@ def test_the_health_check_removes_chains_of_leases_that_are_over(place: Place) -
     place.of(lease).connect(PLAIN)
     place.turn()
 
-    def strays() -> list[str]:
-        with site_of(lease.resource.blueprint, tags, deadline=60.0) as there:
-            return leasing.remove_strays(there, place.spec(lease, tags))
-
-    assert strays() == []
+    assert place.strays(lease, tags) == []
     place.over.add(1)
-    assert sorted(strays()) == ["d-l1-p1", "d-l1-pf1", "d-l1-plain"]
+    assert sorted(place.strays(lease, tags)) == ["d-l1-p1", "d-l1-pf1", "d-l1-plain"]
     place.turn()
     assert place.left() == []
 

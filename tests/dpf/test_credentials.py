@@ -11,7 +11,6 @@ import pytest
 
 from blueprints.answers import Answer, Ready, Wait
 from blueprints.dpf import credentials as objects
-from blueprints.dpf import site_of
 from blueprints.dpu.dpf import leasing, revocation
 from blueprints.dpu.dpf.config import Config
 from blueprints.dpu.dpf.credentials import DpfCredentials
@@ -186,15 +185,11 @@ def test_a_health_check_removes_those_of_leases_that_are_over_and_those_that_hav
     with pytest.raises(Conflict, match="has expired"):
         place.of(lease).show("expired")
 
-    def strays() -> list[str]:
-        with site_of(lease.resource.blueprint, tags, deadline=60.0) as there:
-            return leasing.remove_strays(there, place.spec(lease, tags))
-
-    assert strays() == [objects.name_of(lease.key, "expired")]
+    assert place.strays(lease, tags) == [objects.name_of(lease.key, "expired")]
     place.turn()
-    assert strays() == []
+    assert place.strays(lease, tags) == []
     place.over.add(1)
-    assert strays() == [objects.name_of(lease.key, "valid")]
+    assert place.strays(lease, tags) == [objects.name_of(lease.key, "valid")]
     place.turn()
     assert place.left() == []
 

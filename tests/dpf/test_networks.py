@@ -9,7 +9,6 @@ import pytest
 
 from blueprints.answers import Failed, Ready, Wait
 from blueprints.dpf import networks as objects
-from blueprints.dpf import site_of
 from blueprints.dpu.dpf import leasing
 from blueprints.dpu.dpf.config import Config
 from blueprints.dpu.dpf.kind import Dpf
@@ -18,7 +17,7 @@ from blueprints.specs import LeaseView
 from drydock.core.errors import Conflict, InvalidRequest, NotSupported
 from interfaces.dpu_services import Chain, Network, Networks, ObjectState, ServiceState
 from interfaces.errors import LeaseEnded, ObjectMissing
-from tests.dpf.conftest import FLAVOR, least
+from tests.dpf.conftest import FLAVOR, Died, least
 from tests.dpf.test_chains import Place
 from tests.dpf.test_services import service
 from tests.dpus.api import IPAM, NAD, annotations_of, name_of
@@ -168,9 +167,6 @@ def test_a_release_waits_for_finalizers_and_names_them(site: Site) -> None:
 def test_a_request_whose_process_dies_or_comes_after_the_release_leaves_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Died(BaseException):
-        """The process has died."""
-
     tags = site.dpu(1)
     lease = site.lease(1, tags)
     create, ensured = DpfNetworks.create, DpfNetworks._ensured
@@ -199,11 +195,7 @@ def test_a_request_whose_process_dies_or_comes_after_the_release_leaves_nothing(
     site.turn()
     assert not [one for one in site.written() if "wide" in one]
 
-    def strays() -> list[str]:
-        with site_of(lease.resource.blueprint, tags, deadline=60.0) as there:
-            return leasing.remove_strays(there, site.spec(lease, tags))
-
-    assert set(strays()) == {"d-l1-blue"}
+    assert set(site.strays(lease, tags)) == {"d-l1-blue"}
     site.turn()
     assert site.written() == []
 

@@ -94,6 +94,20 @@ def test_the_command_prints_role_and_binding(dpus, drydock):
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "lab", "namespace": "dpus"}]
 
 
+def test_the_command_prints_what_the_config_needs_and_nothing_else(dpus, drydock):
+    def written() -> set[str]:
+        role, _ = yaml.safe_load_all(drydock("kube", "role", "dpus"))
+        return {one for rule in role["rules"] if "create" in rule["verbs"] for one in rule["resources"]}
+
+    least = {"dpusets", "dpuflavors"}
+    assert written() == least
+    volumes = {"volumes": {"policies": ["fast"]}}
+    Blueprint.objects.filter(pk=dpus.pk).update(config={**dpus.config, **volumes, "chains": {}})
+    assert written() == {
+        *least, "dpuvolumes", "dpuvolumeattachments", "dpuservicechains", "dpuserviceinterfaces",
+    }  # fmt: skip
+
+
 def test_cards_of_24_10_need_a_cluster_role(dpus, drydock):
     Blueprint.objects.filter(pk=dpus.pk).update(kind="dpf_card", resource_type="dpu_card", config=SERVER)
     made = list(yaml.safe_load_all(drydock("kube", "role", "dpus", "--dpf", "24.10")))

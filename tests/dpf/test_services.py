@@ -116,6 +116,11 @@ class Site:
     def turn(self) -> None:
         self.user.double.settle()
 
+    def strays(self, lease: LeaseView, tags: dict[str, str]) -> list[str]:
+        """Let a health check remove what was written for leases that are over; return the names."""
+        with site_of(lease.resource.blueprint, tags, deadline=60.0) as there:
+            return leasing.remove_strays(there, self.spec(lease, tags))
+
     def step(self, act: Callable[[Spec, Any], Answer], lease: LeaseView, tags: dict[str, str]) -> Answer:
         """Call a step until it is done, and let DPF work in between. Returns its last answer."""
         for _ in range(10):
@@ -256,13 +261,9 @@ def test_the_health_check_removes_services_of_leases_that_are_over(site: Site) -
     site.services(lease).apply(service())
     site.turn()
 
-    def strays() -> list[str]:
-        with site_of(lease.resource.blueprint, tags, deadline=60.0) as there:
-            return leasing.remove_strays(there, site.spec(lease, tags))
-
-    assert strays() == []
+    assert site.strays(lease, tags) == []
     site.over.add(1)
-    assert strays() == [objects.name_of(lease.key, "edge")]
+    assert site.strays(lease, tags) == [objects.name_of(lease.key, "edge")]
     site.turn()
     assert site.objects() == []
 

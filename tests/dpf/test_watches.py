@@ -27,6 +27,12 @@ LISTED = f"{API}/namespaces/{NAMESPACE}"
 PLURALS = {"DPU": "dpus", "DPUNode": "dpunodes", "DPUNodeMaintenance": "dpunodemaintenances", "BFB": "bfbs"}
 TAGS = {"drydock-installation": OURS, "drydock-epoch": "0", "drydock-resource": "7", "drydock-proof": "p"}
 KINDS = (Dpf(), DpfImage(), DpfCluster())
+EVERYTHING = {
+    "charts": [{"repository": "oci://charts.example.org", "name": "a", "versions": ["1.0.0"]}],
+    "chains": {}, "networks": ["10.20.0.0/16"], "credentials": {"namespace": "apart"},
+    "volumes": {"policies": ["fast"]}, "vpcs": {"isolations": ["ovn"], "subnets": ["10.30.0.0/16"]},
+}  # fmt: skip
+"""What the config of a DPU may allow its owners."""
 
 
 def test_no_two_watches_of_a_credential_are_of_the_same_objects():
@@ -223,14 +229,17 @@ def test_hosts_whose_dpus_cannot_be_read_are_told_again_later(server):
 
 def test_no_two_kinds_watch_the_same_objects_whatever_the_number_of_blueprints():
     server = {"credential": "dpf", "namespace": NAMESPACE}
+    plain = {**server, "image": "http://127.0.0.1/a.bfb", "flavor": "f"}
     configs = (
-        Dpf.Config(**server, image="http://127.0.0.1/a.bfb", flavor="f"),
+        Dpf.Config(**plain, **EVERYTHING),
         DpfImage.Config(**server, images=[{"url": "http://127.0.0.1/a.bfb"}]),
         DpfCluster.Config(**server),
     )
     found = [one for kind, config in zip(KINDS, configs, strict=True) for one in kind.watched(config)]
-    assert len(found) == len(set(found)) == 13
+    assert len(found) == len(set(found)) == 17
     assert set(found) == set(places(configs[0], [one.name.partition("/")[2] for one in found]))
+    least = {one.name.partition("/")[2] for one in Dpf().watched(Dpf.Config(**plain))}
+    assert least == {"DPU", "DPUSet", "DPUFlavor", "DPUNode", "DPUNodeMaintenance"}, "what the config does not allow"
 
 
 def test_checks_go_on_where_credentials_expire():

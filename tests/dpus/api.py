@@ -57,6 +57,12 @@ NAD = Kind("DPUServiceNAD", "dpuservicenads", "svc.dpu.nvidia.com")
 DEPLOYMENT = Kind("DPUDeployment", "dpudeployments", "svc.dpu.nvidia.com")
 TEMPLATE = Kind("DPUServiceTemplate", "dpuservicetemplates", "svc.dpu.nvidia.com")
 CONFIGURATION = Kind("DPUServiceConfiguration", "dpuserviceconfigurations", "svc.dpu.nvidia.com")
+POLICY = Kind("DPUStoragePolicy", "dpustoragepolicies", "storage.dpu.nvidia.com")
+VOLUME = Kind("DPUVolume", "dpuvolumes", "storage.dpu.nvidia.com")
+ATTACHMENT = Kind("DPUVolumeAttachment", "dpuvolumeattachments", "storage.dpu.nvidia.com")
+VPC = Kind("DPUVPC", "dpuvpcs", "vpc.dpu.nvidia.com")
+VIRTUAL_NETWORK = Kind("DPUVirtualNetwork", "dpuvirtualnetworks", "vpc.dpu.nvidia.com")
+ISOLATION = Kind("IsolationClass", "isolationclasses", "vpc.dpu.nvidia.com", namespaced=False)
 SET = Kind("DPUSet", "dpusets")
 NODE = Kind("Node", "nodes", "", "v1", namespaced=False)
 SECRET = Kind("Secret", "secrets", "", "v1")
@@ -210,7 +216,7 @@ class Api:
 def grant(admin: Api) -> None:
     """Give the double the rights of DPF's controllers, once for each server."""
     rules = [
-        {"apiGroups": [PROVISIONING, SERVICE.group], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": [PROVISIONING, SERVICE.group, VOLUME.group, VPC.group], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["nodes", "nodes/status", "secrets", "namespaces"], "verbs": ["*"]},
         {"apiGroups": [CRD.group], "resources": [CRD.plural], "verbs": ["get", "list"]},
     ]

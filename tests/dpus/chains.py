@@ -210,6 +210,8 @@ def _portable(spec: Json) -> Json:
     inside = made["template"]["spec"]
     for switch in inside.get("switches") or []:
         switch.pop("serviceMTU", None)
+    for name in ("pf", "vf", "service"):
+        (inside.get(name) or {}).pop("virtualNetwork", None)
     if "vf" in inside:
         inside["vf"].setdefault("parentInterfaceRef", f"p{inside['vf']['pfID']}")
     return made

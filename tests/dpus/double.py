@@ -24,7 +24,9 @@ from tests.dpus.provisioning import Provisioning
 from tests.dpus.services import Services
 from tests.dpus.sets import Sets, owners
 from tests.dpus.state import STRANGER, State
+from tests.dpus.storage import Storage
 from tests.dpus.violations import Violations
+from tests.dpus.vpcs import Vpcs
 from tests.dpus.world import HOSTNAME, NFD, Card, World
 
 log = logging.getLogger(__name__)
@@ -60,10 +62,10 @@ class Double:
         hosts: list[Controller] = [Devices(state), Hosts(state), self._maintenances]
         if not state.generation.devices:
             hosts = []
-        self.chains = Chains(state)
+        self.chains, self.storage, self.vpcs = Chains(state), Storage(state), Vpcs(state)
         self._controllers: list[Controller] = [
             self._images, self._clusters, *hosts, provisioning, Deployments(state), Sets(state), Services(state),
-            self.chains, Credentials(state),
+            self.chains, self.storage, self.vpcs, Credentials(state),
         ]  # fmt: skip
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tests.dpus.api import (
+    ATTACHMENT,
     BFB,
     CHAIN,
     CLUSTER,
@@ -30,6 +31,9 @@ from tests.dpus.api import (
     SERVICE,
     SET,
     TEMPLATE,
+    VIRTUAL_NETWORK,
+    VOLUME,
+    VPC,
     Kind,
 )
 
@@ -53,6 +57,9 @@ FINALIZERS = {
     SERVICE.name: "dpu.nvidia.com/dpuservice", CREDENTIAL.name: "dpu.nvidia.com/dpuservicecredentialrequest",
     IPAM.name: "svc.dpu.nvidia.com/dpuserviceipam", NAD.name: "svc.dpu.nvidia.com/dpuservicenad",
     INTERFACE.name: "svc.dpu.nvidia.com/dpuserviceinterface", CHAIN.name: "svc.dpu.nvidia.com/dpuservicechain",
+    VOLUME.name: "storage.dpu.nvidia.com/dpuvolume", ATTACHMENT.name: "storage.dpu.nvidia.com/dpuvolumeattachment",
+    VPC.name: "ovn.vpc.dpu.nvidia.com/vpc-protection",
+    VIRTUAL_NETWORK.name: "ovn.vpc.dpu.nvidia.com/virtualnetwork-protection",
 }  # fmt: skip
 
 
@@ -155,6 +162,10 @@ V26_4 = Generation(
         NAD,
         INTERFACE,
         CHAIN,
+        VOLUME,
+        ATTACHMENT,
+        VIRTUAL_NETWORK,
+        VPC,
         CREDENTIAL,
         NODE,
     ),

@@ -7,6 +7,7 @@ wrote. Their names are from `managedFields`. A write that another one undoes bef
 from __future__ import annotations
 
 from tests.dpus.api import (
+    ATTACHMENT,
     CHAIN,
     CONFIGURATION,
     CREDENTIAL,
@@ -20,6 +21,9 @@ from tests.dpus.api import (
     NAD,
     SERVICE,
     SET,
+    VIRTUAL_NETWORK,
+    VOLUME,
+    VPC,
     Json,
     annotations_of,
     is_deleting,
@@ -38,14 +42,18 @@ SET_ONCE: dict[str, tuple[str, ...]] = {"DPUCluster": ("kubeconfig",), "BFB": ("
 NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63,
                "DPUService": 63, "DPUServiceCredentialRequest": 63, "DPUServiceInterface": 63,
                "DPUDeployment": 20, "DPUServiceTemplate": 63, "DPUServiceConfiguration": 63,
-               "DPUServiceChain": 63, "DPUServiceIPAM": 63, "DPUServiceNAD": 63}  # fmt: skip
+               "DPUServiceChain": 63, "DPUServiceIPAM": 63, "DPUServiceNAD": 63, "DPUVolume": 63,
+               "DPUVolumeAttachment": 63, "DPUVirtualNetwork": 63}  # fmt: skip
 EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
 OURS = (DPU.name, MAINTENANCE.name)
 """Kinds that only the controllers create and change. Others may delete DPUs, and write the annotation HOLD."""
 WITH_STATUS = ("DPUDeployment", "DPUServiceTemplate",
                "BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService",
                "DPUServiceCredentialRequest", "DPUServiceInterface", "DPUServiceChain", "DPUServiceIPAM",
-               "DPUServiceNAD")  # fmt: skip
+               "DPUServiceNAD", "DPUVolume", "DPUVolumeAttachment", "DPUVPC", "DPUVirtualNetwork")  # fmt: skip
+UNCHANGED = (INTERFACE.name, CHAIN.name, IPAM.name, NAD.name, VOLUME.name, ATTACHMENT.name, VPC.name,
+             VIRTUAL_NETWORK.name)  # fmt: skip
+"""Kinds whose spec nobody changes: by rules of the CRDs of the last four, and as Drydock makes the others anew."""
 
 
 class Violations(list[str]):
@@ -127,6 +135,10 @@ class Violations(list[str]):
             self._check_credential(item)
         if kind in (INTERFACE.name, CHAIN.name):
             self._check_chain(kind, name, spec["template"]["spec"])
+        if kind in (VPC.name, VIRTUAL_NETWORK.name) and not (spec.get("nodeSelector") or {}).get("matchLabels"):
+            self.add(f"{kind} {name} is for all nodes")
+        if kind == VPC.name and len(f"{item['metadata']['namespace']}_{name}") > 63:
+            self.add(f"{kind} {name}: with its namespace, the name is too long for a label")
         if kind == IPAM.name and not (spec.get("nodeSelector") or {}).get("nodeSelectorTerms"):
             self.add(f"{kind} {name} is for all nodes")
 
@@ -228,7 +240,7 @@ class Violations(list[str]):
             self._check_deployment(name, new)
         if kind == CONFIGURATION.name:
             self._check_configuration(name, new)
-        if kind in (INTERFACE.name, CHAIN.name, IPAM.name, NAD.name) and old != new:
+        if kind in UNCHANGED and old != new:
             self.add(f"{kind} {name}: {who} changed its spec")
         if kind == CREDENTIAL.name and old != new:
             self.add(f"{kind} {name}: {who} changed its spec, which leaves the account of the former one")

@@ -10,10 +10,8 @@ import pytest
 
 from drydock.core.errors import Conflict, InvalidRequest, NotSupported
 from interfaces.dpu_services import (
-    AllowedChart,
     Chain,
     ChainLimits,
-    Chart,
     Condition,
     DpuServices,
     ObjectState,
@@ -22,49 +20,14 @@ from interfaces.dpu_services import (
 from interfaces.dpu_services.chains import Chains
 from interfaces.dpu_services.fake import FakeDpuServices, MemoryBackend
 from interfaces.errors import ConnectionLost, LeaseEnded, ObjectMissing, ServiceChanged, ServiceMissing
-from interfaces.slot_locks import SlotLocksInMemory
-
-CHART = Chart(repository="oci://charts.example.org", name="firewall", version="1.2.0")
-ALLOWED = (AllowedChart(repository=CHART.repository, name="firewall", versions=("1.2.0",)),)
+from tests.interfaces.dpus import ALLOWED, CHART, Lease, service
+from tests.interfaces.dpus import lease as lease
+from tests.interfaces.dpus import other as other
+from tests.interfaces.dpus import services as services
 
 
 def chain(name: str = "web", *switches: list[str]) -> Chain:
     return Chain.of(name, switches or [["p0", "pf0vf3"]])
-
-
-def service(*interfaces: str, name: str = "edge") -> Service:
-    return Service(name=name, chart=CHART, interfaces=interfaces)
-
-
-class Lease:
-    """A lease that may end."""
-
-    over = False
-
-    def __call__(self) -> None:
-        if self.over:
-            raise LeaseEnded
-
-    def end(self) -> None:
-        self.over = True
-
-
-@pytest.fixture
-def lease() -> Lease:
-    return Lease()
-
-
-@pytest.fixture
-def services(lease: Lease) -> FakeDpuServices:
-    return FakeDpuServices(still_mine=lease, allowed=ALLOWED, locks=SlotLocksInMemory("one"))
-
-
-@pytest.fixture
-def other(services: FakeDpuServices) -> FakeDpuServices:
-    """The interface of another lease on the same DPU."""
-    found = FakeDpuServices(allowed=ALLOWED, locks=SlotLocksInMemory("other", services.locks.table))
-    found.connector.lease = "other"
-    return found
 
 
 def locks(services: FakeDpuServices) -> set[str]:

@@ -8,46 +8,19 @@ from typing import Any
 import pytest
 
 from drydock.core.errors import Conflict, InvalidRequest, NotSupported
-from interfaces.dpu_services import AllowedChart, Chain, Chart, DpuServices, Network, Networks, ObjectState, Service
+from interfaces.dpu_services import Chain, DpuServices, Network, Networks, ObjectState, Service
 from interfaces.dpu_services.fake import FakeDpuServices, MemoryBackend
 from interfaces.errors import ConnectionLost, LeaseEnded, ObjectMissing
-from interfaces.slot_locks import SlotLocksInMemory
+from tests.interfaces.dpus import ALLOWED, CHART, Lease
+from tests.interfaces.dpus import lease as lease
+from tests.interfaces.dpus import other as other
+from tests.interfaces.dpus import services as services
 
-CHART = Chart(repository="oci://charts.example.org", name="firewall", version="1.2.0")
-ALLOWED = (AllowedChart(repository=CHART.repository, name="firewall", versions=("1.2.0",)),)
 BLUE = {"subnet": "10.20.1.0/24", "gateway": "10.20.1.254", "addresses": 32}
 
 
 def network(name: str = "blue", **given: Any) -> Network:
     return Network(name=name, **(given or BLUE))
-
-
-class Lease:
-    """A lease that may end."""
-
-    over = False
-
-    def __call__(self) -> None:
-        if self.over:
-            raise LeaseEnded
-
-
-@pytest.fixture
-def lease() -> Lease:
-    return Lease()
-
-
-@pytest.fixture
-def services(lease: Lease) -> FakeDpuServices:
-    return FakeDpuServices(still_mine=lease, allowed=ALLOWED, locks=SlotLocksInMemory("one"))
-
-
-@pytest.fixture
-def other(services: FakeDpuServices) -> FakeDpuServices:
-    """The interface of another lease."""
-    found = FakeDpuServices(allowed=ALLOWED, locks=SlotLocksInMemory("other", services.locks.table))
-    found.addresses.lease = found.connector.lease = "other"
-    return found
 
 
 def blocks(services: FakeDpuServices) -> set[str]:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from blueprints.models import Blueprint, Credential
 from drydock.core.errors import DrydockError, NotAllowed, NotFound
-from drydock_client.values import BlueprintChange, DpuChart, DpuPort
+from drydock_client.values import BlueprintChange, DpuChart, DpuPort, DpuVirtualNetwork
 from leases.local import LocalClient
 from leases.operations import leases, permissions
 from leases.operations.callers import caller
@@ -67,6 +67,19 @@ SWITCHES: tuple[Any, ...] = (
     [], [[]], [["p0"]], [["p0", "p0"]], [["p0", "pf0"]] * 2, [["p0", "pf0"]] * 1000, [[f"vf{n}" for n in range(5000)]],
     *([["p0", text]] for text in TEXTS), *([text] for text in TEXTS),
 )  # fmt: skip
+_NETWORK = {"name": "blue", "subnet": "10.30.1.0/24", "interfaces": ("pf0",)}
+NETWORK = DpuVirtualNetwork(**_NETWORK)
+VIRTUAL: tuple[Any, ...] = (
+    [],
+    [NETWORK] * 2,
+    [NETWORK] * 1000,
+    *MAPPINGS,
+    *([one] for one in (*MAPPINGS, *TEXTS, *NUMBERS)),
+    *([DpuVirtualNetwork(**{**_NETWORK, part: text})] for part in ("name", "subnet") for text in (*TEXTS, *NUMBERS)),
+    *([DpuVirtualNetwork(**{**_NETWORK, "interfaces": (text,)})] for text in TEXTS),
+    [DpuVirtualNetwork(**{**_NETWORK, "interfaces": ("pf0",) * 5000})],
+    [DpuVirtualNetwork(**{**_NETWORK, "interfaces": DEEP, "dhcp": 1 << 63})],
+)
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "str": TEXTS, "int": NUMBERS, "float": SECONDS, "Mapping[str, Any]": MAPPINGS, "Mapping[str, str]": MAPPINGS,
@@ -76,6 +89,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "BlueprintChange": CHANGES, "Stream": TEXTS, "Collection[str]": tuple([text] for text in TEXTS),
     "Sequence[str]": tuple([text] for text in TEXTS), "DpuChart": CHARTS, "Sequence[DpuPort]": PORTS,
     "str | float | dt.timedelta": SPANS, "Sequence[Sequence[str]]": SWITCHES,
+    "Sequence[DpuVirtualNetwork]": VIRTUAL,
 }  # fmt: skip
 """Annotation -> what is tried for it; `| None` is left out."""
 SPARED = {"bool", "bytes", "Path", "Callable[[], bool]", "Callable[[str, bytes], None]", "Callable[[str], None]"}
@@ -117,6 +131,9 @@ SOUND: dict[str, dict[str, Any]] = {
     "connect_dpu_chain": {"name": "a", "switches": [["p0", "pf0"]]}, "dpu_chain": {"name": "b"},
     "remove_dpu_chain": {"name": "b"}, "create_dpu_network": {"name": "a", "subnet": "10.20.1.0/24"},
     "dpu_network": {"name": "b"}, "remove_dpu_network": {"name": "b"},
+    "create_dpu_volume": {"name": "a", "policy": "fast", "size_gib": 1}, "dpu_volume": {"name": "b"},
+    "remove_dpu_volume": {"name": "b"}, "create_dpu_vpc": {"name": "a", "isolation": "ovn", "networks": [NETWORK]},
+    "dpu_vpc": {"name": "b"}, "remove_dpu_vpc": {"name": "b"},
 }  # fmt: skip
 """Method -> arguments with which it works, beside `id`."""
 MADE_UP: dict[str, Any] = {"str": "a", "bool": True, "int": 1, "float": 1.0, "bytes": b"a", "Mapping[str, Any]": {}}
@@ -125,6 +142,8 @@ _OF_DPUS = (
     "dpu_services", "dpu_service", "apply_dpu_service", "remove_dpu_service", "dpu_credentials",
     "request_dpu_credential", "read_dpu_credential", "remove_dpu_credential", "dpu_chains", "dpu_chain",
     "connect_dpu_chain", "remove_dpu_chain", "dpu_networks", "dpu_network", "create_dpu_network", "remove_dpu_network",
+    "dpu_volumes", "dpu_volume", "create_dpu_volume", "remove_dpu_volume", "dpu_vpcs", "dpu_vpc", "create_dpu_vpc",
+    "remove_dpu_vpc",
 )  # fmt: skip
 LEASES = {
     "extend": {"ttl": "10m"}, "heartbeat": {"heartbeat_limit": "10m"},
@@ -137,6 +156,8 @@ NOTHING_THERE = {
     "read_dpu_credential",
     "dpu_chain",
     "dpu_network",
+    "dpu_volume",
+    "dpu_vpc",
     "remove_blueprint",
     "remove_budget",
     "remove_credential",
@@ -267,7 +288,14 @@ def known(blueprint, ask, until):
     blueprint(
         "dpus",
         kind="fake_activated",
-        config={"provider": "dpus", "charts": charts, "chains": {}, "networks": ["10.20.0.0/16"]},
+        config={
+            "provider": "dpus",
+            "charts": charts,
+            "chains": {},
+            "networks": ["10.20.0.0/16"],
+            "volumes": {"policies": ["fast"]},
+            "vpcs": {"isolations": ["ovn"], "subnets": ["10.30.0.0/16"]},
+        },
     )
     client = LocalClient(caller(root))
     ids = dict.fromkeys(("job", "job_output", "cancel_job"), client.start_job(first.pk, ["true"]).id)

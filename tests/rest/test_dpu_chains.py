@@ -11,9 +11,10 @@ from interfaces.errors import LeaseEnded
 from leases.engine.core import specs
 from leases.local import LocalClient
 from leases.messaging.inline import settle
-from leases.models import Event, Lease, SlotLock
+from leases.models import Event, Lease
 from leases.operations.callers import caller
 from leases.slot_locks import DatabaseSlotLocks
+from tests.rest.dpus import leased, left, locks
 
 CHART = {"repository": "oci://charts.example.org/doca", "name": "firewall", "version": "1.2.0"}
 CONFIG = {
@@ -29,25 +30,11 @@ def ada(api, owner, blueprint):
     return api(owner)
 
 
-def leased(who) -> int:
-    made = who("POST", "leases", {"type": "fake_activated", "ttl": "2h"}, code=201)["id"]
-    settle()
-    return made
-
-
 @pytest.fixture
 def held(ada):
     made = leased(ada)
     ada("PUT", f"leases/{made}/dpu-services/edge", {"chart": CHART, "interfaces": ["net1", "net2"]})
     return made
-
-
-def left() -> list[str]:
-    return [one.what for one in Cloud("dpus").left() if one.what.startswith("chain ")]
-
-
-def locks(lease: int) -> list[str]:
-    return sorted(SlotLock.objects.filter(lease_id=lease).values_list("value", flat=True))
 
 
 def test_a_chain_is_connected_listed_shown_and_removed(ada, held) -> None:
@@ -67,7 +54,7 @@ def test_a_chain_is_connected_listed_shown_and_removed(ada, held) -> None:
 
     ada("DELETE", where, code=204)
     ada("DELETE", where, code=204)
-    assert (left(), locks(held)) == ([], [])
+    assert (left("chain"), locks(held)) == ([], [])
     told = Event.objects.filter(kind="lease.dpu_chain", lease_id=held).order_by("pk")
     assert [one.message for one in told][0::3] == [
         "Connected chain web: p0, edge:net1; edge:net2, pf0vf3.", "Removed chain web.",
@@ -101,7 +88,7 @@ def test_two_leases_on_one_dpu_never_share_an_interface(ada, held, api, django_u
     ada("POST", f"leases/{held}/release", {})
     assert "pf0vf3" in locks(held)
     settle()
-    assert (left(), locks(held)) == (["chain web"], [])
+    assert (left("chain"), locks(held)) == (["chain web"], [])
     eve("PUT", f"leases/{hers}/dpu-chains/more", {"switches": [["p0", "pf0vf3"]]})
 
 
@@ -137,7 +124,7 @@ def test_a_lease_that_was_cleaned_gets_no_lock(ada, held) -> None:
 )  # fmt: skip
 def test_bad_chains_are_refused_with_their_field_and_nothing_is_written(ada, held, change, field) -> None:
     assert ada("PUT", f"leases/{held}/dpu-chains/web", change, code=400)["field"] == field
-    assert (left(), locks(held)) == ([], [])
+    assert (left("chain"), locks(held)) == ([], [])
     assert not Event.objects.filter(kind="lease.dpu_chain").exists()
 
 
@@ -161,7 +148,7 @@ def test_only_the_owner_sees_and_changes_chains_and_only_with_the_scope(
     assert reader("GET", where)["name"] == "web"
     reader("PUT", where, WEB, code=403)
     reader("DELETE", where, code=403)
-    assert left() == ["chain web"]
+    assert left("chain") == ["chain web"]
 
 
 def test_chains_are_not_supported_unless_the_config_allows_them(api, owner, blueprint) -> None:
@@ -193,7 +180,7 @@ def test_a_request_that_comes_after_the_cleaning_leaves_nothing(ada, held, monke
     monkeypatch.setattr(FakeChains, "create", late)
     refused = ada("PUT", f"leases/{held}/dpu-chains/web", WEB, code=409)
     assert refused["code"] == "lease_ended"
-    assert (left(), locks(held)) == ([], [])
+    assert (left("chain"), locks(held)) == ([], [])
 
 
 def test_the_client_in_this_process_does_the_same(ada, held, owner) -> None:

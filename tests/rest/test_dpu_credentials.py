@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from blueprints.fake.cloud import Cloud
 from blueprints.fake.dpucredentials import FakeCredentials
 from leases.local import LocalClient
 from leases.messaging.inline import settle
 from leases.models import Event
 from leases.operations.callers import caller
+from tests.rest.dpus import leased, left
 
 
 @pytest.fixture
@@ -22,13 +22,7 @@ def ada(api, owner, blueprint):
 
 @pytest.fixture
 def held(ada):
-    made = ada("POST", "leases", {"type": "fake_activated", "ttl": "2h"}, code=201)["id"]
-    settle()
-    return made
-
-
-def left() -> list[str]:
-    return [one.what for one in Cloud("dpus").left() if one.what.startswith("credential ")]
+    return leased(ada)
 
 
 def test_a_credential_is_shown_once_and_audited_and_its_secret_is_nowhere_else(ada, held, caplog) -> None:
@@ -64,7 +58,7 @@ def test_a_credential_is_shown_once_and_audited_and_its_secret_is_nowhere_else(a
 )  # fmt: skip
 def test_bad_requests_are_refused_with_their_field(ada, held, body, field) -> None:
     assert ada("PUT", f"leases/{held}/dpu-credentials/metrics", body, code=400)["field"] == field
-    assert left() == []
+    assert left("credential") == []
 
 
 def test_only_the_owner_reads_it_not_an_operator_and_not_a_token_that_another_made(
@@ -85,10 +79,10 @@ def test_only_the_owner_reads_it_not_an_operator_and_not_a_token_that_another_ma
 
 def test_credentials_end_with_the_lease(ada, held) -> None:
     ada("PUT", f"leases/{held}/dpu-credentials/metrics", {"ttl": "10m"})
-    assert left() == ["credential metrics"]
+    assert left("credential") == ["credential metrics"]
     ada("POST", f"leases/{held}/release", {})
     settle()
-    assert left() == []
+    assert left("credential") == []
     assert ada("GET", f"leases/{held}/dpu-credentials", code=409)["code"] == "lease_ended"
 
 
@@ -104,7 +98,7 @@ def test_a_request_that_comes_after_the_cleaning_leaves_nothing(ada, held, monke
     monkeypatch.setattr(FakeCredentials, "create", late)
     refused = ada("PUT", f"leases/{held}/dpu-credentials/metrics", {"ttl": "10m"}, code=409)
     assert refused["code"] == "lease_ended"
-    assert left() == []
+    assert left("credential") == []
 
 
 def test_the_client_in_this_process_does_the_same(ada, held, owner) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from blueprints.fake.cloud import Cloud
 from leases.local import LocalClient
 from leases.messaging.inline import settle
-from leases.models import Event, SlotLock
+from leases.models import Event
 from leases.operations.callers import caller
+from tests.rest.dpus import leased, left, locks
 
 CHART = {"repository": "oci://charts.example.org/doca", "name": "firewall", "version": "1.2.0"}
 CONFIG = {
@@ -24,23 +24,9 @@ def ada(api, owner, blueprint):
     return api(owner)
 
 
-def leased(who) -> int:
-    made = who("POST", "leases", {"type": "fake_activated", "ttl": "2h"}, code=201)["id"]
-    settle()
-    return made
-
-
 @pytest.fixture
 def held(ada):
     return leased(ada)
-
-
-def left() -> list[str]:
-    return [one.what for one in Cloud("dpus").left() if one.what.startswith("network ")]
-
-
-def locks(lease: int) -> list[str]:
-    return sorted(SlotLock.objects.filter(lease_id=lease).values_list("value", flat=True))
 
 
 def test_a_network_is_created_listed_shown_and_removed(ada, held) -> None:
@@ -56,7 +42,7 @@ def test_a_network_is_created_listed_shown_and_removed(ada, held) -> None:
     assert locks(held) == ["10.20.1.0", "10.20.16.0", "10.20.17.0", "10.20.18.0", "10.20.19.0"]
     ada("DELETE", where, code=204)
     ada("DELETE", where, code=204)
-    assert left() == ["network wide"]
+    assert left("network") == ["network wide"]
     told = Event.objects.filter(kind="lease.dpu_network", lease_id=held).order_by("pk")
     assert told[0].message == "Created network blue with the range 10.20.1.0/24."
     assert told[3].message == "Removed network blue."
@@ -73,7 +59,7 @@ def test_a_network_is_created_listed_shown_and_removed(ada, held) -> None:
 )  # fmt: skip
 def test_bad_networks_are_refused_with_their_field_and_nothing_is_written(ada, held, body, field) -> None:
     assert ada("PUT", f"leases/{held}/dpu-networks/blue", body, code=400)["field"] == field
-    assert (left(), locks(held)) == ([], [])
+    assert (left("network"), locks(held)) == ([], [])
     assert not Event.objects.filter(kind="lease.dpu_network").exists()
 
 
@@ -87,7 +73,7 @@ def test_two_leases_never_share_addresses_until_one_has_ended(ada, held, api, dj
         assert locks(hers) == []
     ada("POST", f"leases/{held}/release", {})
     settle()
-    assert (left(), locks(held)) == ([], [])
+    assert (left("network"), locks(held)) == ([], [])
     eve("PUT", f"leases/{hers}/dpu-networks/blue", BLUE)
 
 
@@ -101,7 +87,7 @@ def test_a_network_that_a_chain_uses_is_not_removed(ada, held) -> None:
     assert "network blue is used by chain web" in refused["detail"]
     ada("DELETE", f"leases/{held}/dpu-chains/web", code=204)
     ada("DELETE", f"leases/{held}/dpu-networks/blue", code=204)
-    assert (left(), locks(held)) == ([], [])
+    assert (left("network"), locks(held)) == ([], [])
 
 
 def test_only_the_owner_sees_and_changes_networks(ada, held, api, owner, django_user_model) -> None:

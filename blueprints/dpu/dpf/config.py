@@ -13,7 +13,15 @@ from blueprints.dpf import Server
 from blueprints.dpf.deployments import MOST_NAMESPACE
 from blueprints.dpf.phases import LIMIT, LIMITS
 from blueprints.dpu.dpf.deployment import DeploymentConfig
-from blueprints.dpuservices import ChainConfig, ChartConfig, Ranges, allowed, networks_need_chains
+from blueprints.dpuservices import (
+    ChainConfig,
+    ChartConfig,
+    Ranges,
+    VolumeConfig,
+    VpcConfig,
+    allowed,
+    networks_need_chains,
+)
 from drydock.core.errors import InvalidRequest
 from interfaces.dpu_services.credentials import LONGEST, SHORTEST
 from interfaces.dpu_services.service import check_allowed
@@ -76,6 +84,12 @@ class Config(Server):
     )
     networks: Ranges = Field(
         default=(), max_length=64, description="Ranges of addresses that owners may use for networks of their services."
+    )
+    volumes: VolumeConfig | None = Field(
+        default=None, description="Whether owners may have volumes, and which; by default they may not."
+    )
+    vpcs: VpcConfig | None = Field(
+        default=None, description="Whether owners may create VPCs, and which; by default they may not."
     )
     park: Literal["power_off", "wipe", "reimage", "leave"] = Field(
         default="leave",

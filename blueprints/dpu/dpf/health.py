@@ -26,7 +26,7 @@ def look(spec: Spec, memo: Json) -> Answer:
         left = deploying.unready(site, spec)
     if not found:
         return Failed(scope=Scope.STEP, code="dpu_gone", message="DPF has no DPU for our DPUSet any more.")
-    told = f"Services, chains and credentials that are over were removed: {', '.join(removed[:10])}." if removed else ""
+    told = f"What was written for leases that are over was removed: {', '.join(removed[:10])}." if removed else ""
     health = _health(found)
     if health.state == "ok" and (wrong := [*changed.sentences, *left]):
         health = Health(state="degraded", reason=" ".join(wrong)[:1000])

@@ -28,13 +28,16 @@ from blueprints.contract import (
     Watches,
 )
 from blueprints.dpf import config as server
-from blueprints.dpf import deployments as deployment_objects
 from blueprints.dpf import owned, watches
-from blueprints.dpf.chains import CHAINS
+from blueprints.dpf import deployments as deployment_objects
+from blueprints.dpf.chains import CHAINS, INTERFACE
 from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.networks import IPAM
+from blueprints.dpf.permissions import allows
 from blueprints.dpf.phases import LIMIT
 from blueprints.dpf.services import KIND as SERVICE
+from blueprints.dpf.volumes import VOLUMES
+from blueprints.dpf.vpcs import VPCS
 from blueprints.dpu.dpf import actions, deploying, drift, health, leasing, parking, provisioning, revocation, updating
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
@@ -45,7 +48,7 @@ from interfaces.dpu_services import DpuServices
 
 _LONG = 7 * 86_400.0
 _WAKING = 900.0
-_WATCHED = ("DPU", "DPUSet", "DPUFlavor", *leasing.KINDS, CREDENTIAL, *watches.OF_HOSTS)
+_WATCHED = ("DPU", "DPUSet", "DPUFlavor", *leasing.KINDS, CREDENTIAL, *deployment_objects.KINDS, *watches.OF_HOSTS)
 _REMOVAL = 1800.0
 """Seconds for which a new lease waits until the services of former ones are gone."""
 
@@ -172,8 +175,8 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
         return owned(blueprint, installation, kinds, named={deployment_objects.KIND: deploying.FACT})
 
     def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
-        """Return the types of objects that steps wait for, or that a check reads."""
-        return watches.places(config, (*_WATCHED, *(deployment_objects.KINDS if deploying.deploys(config) else ())))
+        """Return the types of objects that steps wait for, or that a check reads, as far as the config needs them."""
+        return watches.places(config, [kind for kind in _WATCHED if allows(dict(config), kind)])
 
     def watch(
         self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
@@ -193,11 +196,14 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
             "DPU",
             *((SERVICE,) if blueprint.config.charts else ()),
             *(CHAINS.kinds if blueprint.config.chains is not None else ()),
+            *((INTERFACE,) if blueprint.config.vpcs is not None and blueprint.config.chains is None else ()),
             *((IPAM,) if blueprint.config.networks else ()),
             *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
             *((*deployment_objects.KINDS, SERVICE) if deploying.deploys(blueprint.config) else ()),
         )
-        found = server.problems(blueprint, kinds)
+        newer = {kind: "volumes" for kind in VOLUMES.newer if blueprint.config.volumes is not None}
+        newer |= {kind: "vpcs" for kind in VPCS.newer if blueprint.config.vpcs is not None}
+        found = server.problems(blueprint, kinds, newer)
         return found or [
             *actions.flavor_problems(blueprint), *deploying.problems(blueprint), *parking.problems(blueprint)
         ]  # fmt: skip

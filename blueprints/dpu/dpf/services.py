@@ -11,7 +11,7 @@ from blueprints.dpu.dpf.actions import CLUSTER, kubeconfig_of
 from blueprints.dpu.dpf.connection import Connected, seconds_of
 from blueprints.dpu.dpf.credentials import DpfCredentials
 from blueprints.dpu.dpf.leasing import PROOF
-from blueprints.dpu.dpf.objects import DpfChains, DpfNetworks
+from blueprints.dpu.dpf.objects import DpfChains, DpfNetworks, DpfVolumes, DpfVpcs
 from blueprints.dpuservices import allowed
 from blueprints.kube import (
     POD,
@@ -193,4 +193,6 @@ def open_services(lease: LeaseView, still_mine: Callable[[], None]) -> Interface
         longest=config.credentials.longest if config.credentials is not None else LONGEST,
         chains=DpfChains(lease, proof, config.chains) if config.chains is not None else None, locks=lease.slot_locks,
         networks=DpfNetworks(lease, proof, config.networks) if config.networks else None,
+        volumes=DpfVolumes(lease, proof, config.volumes) if config.volumes is not None else None,
+        vpcs=DpfVpcs(lease, proof, config.vpcs) if config.vpcs is not None else None,
     )  # fmt: skip

@@ -12,6 +12,8 @@ import typer
 from drydock.cli.dpu.chains import add_chains
 from drydock.cli.dpu.credentials import add_credentials
 from drydock.cli.dpu.networks import add_networks
+from drydock.cli.dpu.volumes import add_volumes
+from drydock.cli.dpu.vpcs import add_vpcs
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit import output
 from drydock.cli.toolkit.exits import guarded
@@ -32,6 +34,8 @@ def add_dpu(app: typer.Typer) -> None:
     group.add_typer(services, name="services")
     add_chains(group)
     add_networks(group)
+    add_volumes(group)
+    add_vpcs(group)
     add_credentials(group)
     app.add_typer(group, name="dpu", rich_help_panel="Work")
 
