@@ -28,8 +28,8 @@ from blueprints.contract import (
     Watches,
 )
 from blueprints.dpf import config as server
-from blueprints.dpf import owned, watches
 from blueprints.dpf import deployments as deployment_objects
+from blueprints.dpf import owned, watches
 from blueprints.dpf.chains import CHAINS, INTERFACE
 from blueprints.dpf.credentials import KIND as CREDENTIAL
 from blueprints.dpf.networks import IPAM
