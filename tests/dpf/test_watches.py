@@ -38,7 +38,13 @@ EVERYTHING = {
 def test_no_two_watches_of_a_credential_are_of_the_same_objects():
     server = {"credential": "dpf", "namespace": NAMESPACE}
     more = {
-        Dpf: {"image": "http://127.0.0.1/a.bfb", "flavor": "f"},
+        Dpf: {
+            "image": "http://127.0.0.1/a.bfb",
+            "flavor": "f",
+            "chains": {},
+            "volumes": {"policies": ["fast"]},
+            "networks": ["10.0.0.0/8"],
+        },
         DpfImage: {"images": [{"url": "http://127.0.0.1/a.bfb"}]},
         DpfCluster: {},
     }
