@@ -207,7 +207,9 @@ class _Lab:
         yield figure(f"{what}: requests of each", mean / builds, "requests", "30", mean / builds / MOST_REQUESTS)
         yield figure("the most of one", most, "requests", "30", most / MOST_REQUESTS)
         longest = float(longest)
-        yield figure("the longest that a worker was at one step", longest * 1000, "ms", "2 calls", longest / call / 2)
+        yield figure(
+            "the longest that a worker was at one step", longest * 1000, "ms", "2 calls", longest / call / MOST_CALLS
+        )
 
     def _reboot(self) -> None:
         """Reboot the machines of the double whose hosts were rebooted."""

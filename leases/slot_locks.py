@@ -9,9 +9,11 @@ from leases.engine.core.database import patient, rows, run, short
 
 _HOLDS = "SELECT 1 FROM leases_lease WHERE id = %s AND state IN ('active', 'released') FOR NO KEY UPDATE"
 _TAKE = """
-    INSERT INTO leases_slotlock AS k (key, name, value, lease_id) VALUES (%s, %s, %s, %s)
-    ON CONFLICT (key) DO UPDATE SET name = excluded.name WHERE k.lease_id = excluded.lease_id AND k.name = ANY(%s)"""
-_HOLDER = "SELECT CASE WHEN lease_id = %s THEN name ELSE '' END FROM leases_slotlock WHERE key = %s"
+    INSERT INTO leases_slotlock AS k (key, name, value, lease_id)
+    SELECT g.key, %s, g.value, %s FROM unnest(%s::text[], %s::text[]) AS g(key, value) ORDER BY g.key
+    ON CONFLICT (key) DO UPDATE SET name = excluded.name WHERE k.lease_id = excluded.lease_id AND k.name = ANY(%s)
+    RETURNING key"""
+_HOLDERS = "SELECT key, CASE WHEN lease_id = %s THEN name ELSE '' END FROM leases_slotlock WHERE key = ANY(%s)"
 _HELD = "SELECT key FROM leases_slotlock WHERE lease_id = %s AND name = %s"
 _LONGEST_KEY, _LONGEST_GROUP = 255, 63
 
@@ -43,11 +45,12 @@ class DatabaseSlotLocks:
         # A lease that has given back its share gets no lock, as nobody would delete it.
         if not rows(_HOLDS, (self._lease_id,)):
             raise LeaseEnded
-        for key in sorted(set(keys)):
-            if not run(_TAKE, (key, group, key.rpartition("/")[2], self._lease_id, [group, *over])):
-                found = rows(_HOLDER, (self._lease_id, key))
-                refused[key] = found[0][0] if found else ""
-        if refused:
+        wanted = sorted(set(keys))
+        values = [key.rpartition("/")[2] for key in wanted]
+        taken = {key for (key,) in rows(_TAKE, (group, self._lease_id, wanted, values, [group, *over]))}
+        if missing := [key for key in wanted if key not in taken]:
+            holders = dict(rows(_HOLDERS, (self._lease_id, missing)))
+            refused.update({key: holders.get(key, "") for key in missing})
             raise _Taken
 
     def held(self, group: str) -> frozenset[str]:

@@ -55,4 +55,4 @@ def _carry_out(hint: str, *args: Any) -> None:
 serve, end, step, job, watch = _task("serve"), _task("end"), _task("step"), _task("job"), _task("watch")
 sweep, discover, orphans, read = _task("sweep"), _task("discover"), _task("orphans"), _task("read")
 call_agent = _task("call_agent")
-check = _task("check")
+bulk_check = _task("bulk_check")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ from blueprints.specs import ResourceView, Spec
 from drydock.core import clock
 from interfaces.deadline import Deadline
 
+logger = logging.getLogger(__name__)
+
 _RECENT = 3600.0
 """Seconds for which a critical entry of the event log makes a host degraded."""
 _MOST = 20
@@ -32,7 +35,7 @@ _LIES = "The BMC reports the host as off, although it answers over SSH."
 
 
 _POLL = "power_poll"
-"""Fact: the BMC, and what its driver needs to read the power with one request. Operators alone read it."""
+"""Fact: the BMC, and what its driver needs to read the power with one request. Only operators see it."""
 _POLL_SECONDS = 5.0
 """Seconds within which a BMC must answer a poll. A whole check allows it `bmc_timeout`."""
 _AT_ONCE = 16
@@ -78,6 +81,9 @@ def _power_of(asked: tuple[Controller, str], ends: Deadline) -> PowerState | Bmc
         return found.driver.poll_power(found.access, found.credential, path, deadline=seconds)
     except BmcError as error:
         return error
+    except Exception:  # an answer that nobody foresaw must not cost the others a check of their own
+        logger.exception("The power at %s could not be read.", found.identity)
+        return PowerState.UNKNOWN
 
 
 @bmc_told
@@ -181,11 +187,16 @@ def _read(bmc: Bmc, spec: Spec) -> tuple[Json, Sequence[Sensor]]:
 
 
 def _how_to_poll(bmc: Polled, resource: ResourceView) -> Json:
-    """Return the fact about polls of the power. A BMC that cannot be polled is not asked about it again."""
+    """Return the fact about polls of the power. A BMC that refuses them is not asked again."""
     found = controller_of(resource)
     name = found.driver.identity(found.access)
     known = resource.facts.get(_POLL) or {}
-    return {} if known.get("bmc") == name else {_POLL: {"bmc": name, "path": bmc.power_poll()}}
+    if known.get("bmc") == name:
+        return {}
+    try:
+        return {_POLL: {"bmc": name, "path": bmc.power_poll()}}
+    except BmcError:  # the next inspection finds out
+        return {}
 
 
 def _swapped(before: Json, found: Inventory) -> str:

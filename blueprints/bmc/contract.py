@@ -179,7 +179,8 @@ class Polled(ABC):
     def power_poll(self) -> str:
         """Return what `PollsPower.poll_power` needs to read the power of this machine.
 
-        Empty if this BMC cannot be asked that way, which may take one login that the BMC refuses.
+        Empty if this BMC cannot be asked that way, which may take one login that the BMC refuses. Raises BmcError if
+        that cannot be found out now.
         """
 
 

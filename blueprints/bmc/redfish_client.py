@@ -193,12 +193,15 @@ class Client:
             raise
 
     def allows_basic(self, path: str) -> bool:
-        """Return whether a resource can be read with basic authentication. Tries it once."""
+        """Return whether a resource can be read with basic authentication. Tries it once.
+
+        Raises BmcError if the BMC neither allows nor refuses it, such as one that is busy.
+        """
         line = self.line
         again = Line(line.address, line.port, line.trust, deadline=max(line.deadline.remaining, 0.01))
         try:
             read_once(again, path, self.username, self._password)
-        except BmcError:
+        except (BmcLoginRefused, BmcRefused):
             return False
         return True
 

@@ -37,7 +37,7 @@ _RELEASE = 53
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What a deployment has on each DPU: services, and the chains that connect their interfaces."""
+    """The services of a deployment, and the chains that connect their interfaces."""
 
     services: tuple[Service, ...]
     chains: tuple[tuple[Json, ...], ...] = ()

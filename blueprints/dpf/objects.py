@@ -115,8 +115,12 @@ class Written(ABC, Generic[D]):
     def found(self, place: Place, objects: Sequence[tuple[str, Object]]) -> list[Found[D]]:
         """Return the definitions to which these objects belong, each given with its kind. Sorted by name."""
         parts: dict[str, list[tuple[str, Object]]] = {}
+        parsed: dict[tuple[str, str], D | None] = {}
         for kind, one in objects:
-            if (made := self.definition_of(one)) is not None:
+            text = one.annotations.get(self.definition, ""), one.labels.get(self.name, "")
+            if text not in parsed:
+                parsed[text] = self.definition_of(one)
+            if (made := parsed[text]) is not None:
                 parts.setdefault(made.name, []).append((kind, one))
         return [self._found(place, parts[name]) for name in sorted(parts)]
 
@@ -126,7 +130,7 @@ class Written(ABC, Generic[D]):
         made = next(self.definition_of(one) for kind, one in parts if kind == first)
         assert made is not None
         wanted = {(kind, name) for kind, name, _ in self.specs(place, made)}
-        conditions = [said for kind, one in parts for said in self._conditions(place, kind, one, made)]
+        conditions = list(self._conditions(place, parts, made))
         ready = all(one.observed and (said := one.condition(_READY)) is not None and said.true for _, one in parts)
         return Found(
             definition=made, version=" ".join(sorted(one.uid for _, one in parts)), conditions=tuple(conditions),
@@ -135,16 +139,29 @@ class Written(ABC, Generic[D]):
             removing=any(one.deleting for _, one in parts), facts=self.facts(parts),
         )  # fmt: skip
 
-    def _conditions(self, place: Place, kind: str, one: Object, made: D) -> Iterator[Condition]:
-        """Yield the conditions of an object, with its name, and one more if somebody else has changed it."""
-        wanted = self.manifests(self.former(place, one), made)
-        if not any(each["kind"] == kind and is_part(one, each) for each in wanted):
-            said = "Its object is not as Drydock wrote it. Remove it, and create it again."
-            type_ = f"{kind} {one.name}: {_UNCHANGED}"
-            yield Condition(type=type_, status="False", reason="ChangedByOthers", message=said)
-        for each in one.conditions:
-            type_ = f"{kind} {one.name}: {each.type}"
-            yield Condition(type=type_, status=each.status, reason=each.reason, message=each.message)
+    def _conditions(self, place: Place, parts: Sequence[tuple[str, Object]], made: D) -> Iterator[Condition]:
+        """Yield the conditions of objects, with their names, and one more for each that somebody else has changed."""
+        known: list[tuple[Place, dict[tuple[str, str], Json]]] = []
+        for kind, one in parts:
+            wanted = self._wanted(self.former(place, one), made, known).get((kind, one.name))
+            if wanted is None or not is_part(one, wanted):
+                said = "Its object is not as Drydock wrote it. Remove it, and create it again."
+                type_ = f"{kind} {one.name}: {_UNCHANGED}"
+                yield Condition(type=type_, status="False", reason="ChangedByOthers", message=said)
+            for each in one.conditions:
+                type_ = f"{kind} {one.name}: {each.type}"
+                yield Condition(type=type_, status=each.status, reason=each.reason, message=each.message)
+
+    def _wanted(
+        self, place: Place, made: D, known: list[tuple[Place, dict[tuple[str, str], Json]]]
+    ) -> Mapping[tuple[str, str], Json]:
+        """Return the manifests of a definition by kind and name. Made once for each place, as there may be many."""
+        for former, manifests in known:
+            if former == place:
+                return manifests
+        found = {(one["kind"], one["metadata"]["name"]): one for one in self.manifests(place, made)}
+        known.append((place, found))
+        return found
 
 
 def is_part(found: Object, manifest: Json) -> bool:

@@ -82,7 +82,7 @@ def _failure(error: KubeError, seconds: float, bookmark: str) -> WatchFailed:
 
 
 class _Found:
-    """What is kept of a listing: the names, and the objects that have changed. The others are many."""
+    """The part of a listing that is kept: all names, and the objects that have changed."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

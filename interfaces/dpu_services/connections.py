@@ -28,7 +28,7 @@ class ChainLimits:
 
 
 class ConnectingBackend(ObjectBackend[D]):
-    """Carries out the writes of what connects interfaces."""
+    """Writes the objects that connect interfaces."""
 
     limits: ChainLimits
 
@@ -37,7 +37,7 @@ C = TypeVar("C", bound=ConnectingBackend[Any])
 
 
 class Connecting(Objects[D, C]):
-    """What connects interfaces, for one lease. Each interface is in one of them."""
+    """The objects that connect interfaces of a DPU, for one lease. Each interface is in one of them at most."""
 
     def __init__(
         self, backend: C | None, locks: SlotLocks, *, watch: Callable[[str, float | None], Deadline],
@@ -61,7 +61,7 @@ class Connecting(Objects[D, C]):
     def check_services(self, places: Places, deadline: Deadline) -> None:
         """Raise InvalidRequest, with the field, unless the services of these interfaces exist and have them."""
         used = [one for one in places if one[0].service]
-        there = {one.service.name: one for one in self._services(deadline)} if used else {}
+        there = {one.service.name: one for one in self._services(deadline) if not one.of_blueprint} if used else {}
         for one, field in used:
             found = there.get(one.service)
             if found is None or found.removing:

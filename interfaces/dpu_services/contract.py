@@ -123,7 +123,9 @@ class DpuServices(Interface):
         """
         check_allowed(service.chart, self._allowed)
         if service.interfaces and not (self.chains.available or self.vpcs.available):
-            raise InvalidRequest("There are no chains on this DPU that could connect interfaces.", field="interfaces")
+            raise InvalidRequest(
+                "There are neither chains nor VPCs on this DPU that could connect interfaces.", field="interfaces"
+            )
         deadline = self._watch("Applying the service", timeout).deadline
         return status_of(self._retried(lambda: self._applied(service, deadline)))
 

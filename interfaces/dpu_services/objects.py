@@ -40,7 +40,7 @@ D = TypeVar("D", bound=Definition)
 
 
 class ObjectState(Enum):
-    """The state of what an owner has defined."""
+    """The state of a definition."""
 
     PENDING = "pending"
     """DPF has not carried it out yet."""
@@ -52,7 +52,7 @@ class ObjectState(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Found(Generic[D]):
-    """What the backend found of a definition."""
+    """A definition, with the state of its objects at the backend."""
 
     definition: D
     version: str
@@ -275,7 +275,7 @@ class Objects(ABC, Generic[D, B]):
         raise Conflict(f"{what} is used by another lease.", hint="Choose another one.")
 
     def _uses(self, holder: str) -> bool:
-        """Return whether a group of slot locks is that of one of these."""
+        """Return whether slot locks of this group belong to one of these definitions."""
         return holder.startswith(self.group(""))
 
     def _undo_unless_lost(self, definition: D, error: Exception) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any, ClassVar, Self
 
-from drydock.core.errors import InvalidRequest
+from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.deadline import Deadline
 from interfaces.dpu_services.chain import ChainInterface
 from interfaces.dpu_services.connections import Connecting, ConnectingBackend, Places, check_places, interface_key
 from interfaces.dpu_services.network import blocks_of, range_of
 from interfaces.dpu_services.service import check_name
 
-MOST_NETWORKS, MOST_MEMBERS = 8, 32
+MOST_NETWORKS, MOST_MEMBERS, MOST_BLOCKS = 8, 32, 256
+_PLACE = "place of "
+"""The beginning of the slot lock of which a DPU has only one."""
 _FIELDS = ("name", "subnet", "interfaces", "dhcp", "external", "masquerade")
 
 
@@ -90,14 +92,19 @@ class Vpc:
             raise InvalidRequest("`routed` must be true or false.", field="routed")
         if not 1 <= len(self.networks) <= MOST_NETWORKS:
             raise InvalidRequest(f"A VPC has 1 to {MOST_NETWORKS} virtual networks.", field="networks")
-        names = [one.name for one in self.networks]
-        if twice := next((one for one in names if names.count(one) > 1), ""):
+        if twice := _twice(one.name for one in self.networks):
             raise InvalidRequest(f"The virtual network {twice} is in the VPC twice.", field="networks")
-        members = [one.key for one, _ in self.places]
-        if twice := next((one for one in members if members.count(one) > 1), ""):
+        if len(self.places) > MOST_MEMBERS:
+            raise InvalidRequest(f"A VPC has at most {MOST_MEMBERS} interfaces.", field="networks")
+        if twice := _twice(one.key for one, _ in self.places):
             raise InvalidRequest(f"The interface {twice} is in the VPC twice.", field="networks")
         blocks = [one for network in self.networks for one in blocks_of(network.range)]
-        if twice := next((one for one in blocks if blocks.count(one) > 1), ""):
+        if len(blocks) > MOST_BLOCKS:
+            raise InvalidRequest(
+                f"The virtual networks of a VPC have {MOST_BLOCKS * 256} addresses at most, in blocks of 256.",
+                field="networks",
+            )
+        if twice := _twice(str(one) for one in blocks):
             raise InvalidRequest(f"Two virtual networks have addresses of the block {twice}.", field="networks")
 
     @property
@@ -165,14 +172,32 @@ class Vpcs(Connecting[Vpc, VpcBackend]):
     def keys(self, definition: Vpc, backend: VpcBackend) -> Sequence[str]:
         """Return the place of the DPU in a VPC, its interfaces, and the blocks of its ranges."""
         return [
-            f"place of {backend.dpu}/in a VPC",
+            f"{_PLACE}{backend.dpu}/in a VPC",
             *(interface_key(one, backend) for one, _ in definition.places),
             *(f"range of addresses/{one}" for network in definition.networks for one in blocks_of(network.range)),
         ]
 
+    def _refuse(self, key: str, holder: str) -> None:
+        if not holder and key.startswith(_PLACE):
+            raise Conflict(
+                "The DPU is in a VPC of another lease.",
+                hint="A DPU is in one VPC at most. Wait until that lease has ended.",
+            )
+        super()._refuse(key, holder)
+
     def check_needs(self, definition: Vpc, deadline: Deadline) -> None:
         """Raise InvalidRequest unless the services of its interfaces exist and have them."""
         self.check_services(definition.places, deadline)
+
+
+def _twice(names: Iterable[str]) -> str:
+    """Return the first name that is there twice, or an empty string."""
+    seen = set[str]()
+    for one in names:
+        if one in seen:
+            return one
+        seen.add(one)
+    return ""
 
 
 def _member(text: Any, field: str) -> ChainInterface:

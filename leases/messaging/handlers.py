@@ -31,7 +31,7 @@ HANDLERS: dict[str, Callable[..., object]] = {
     "discover": discovery.discover,
     "orphans": orphans.search,
     "read": poll.read,
-    "check": bulk_checks.check,
+    "bulk_check": bulk_checks.check,
     "call_agent": endpoints.call,
 }
 

@@ -31,7 +31,7 @@ QUEUES = {
     "discover": "steps",
     "orphans": "steps",
     "read": "steps",
-    "check": "steps",
+    "bulk_check": "steps",
     "call_agent": "steps",
 }
 

@@ -123,6 +123,20 @@ def test_a_bmc_that_refuses_basic_authentication_is_not_polled():
         assert session.power() is PowerState.OFF, "the session goes on"
 
 
+def test_a_bmc_that_is_busy_has_not_refused_basic_authentication(double):
+    client = Redfish().client(Redfish.Access(**double.access()), double.credential(), deadline=30)
+    try:
+        fault = double.fault("unavailable", path=path(double))
+        with pytest.raises(BmcBusy):
+            client.allows_basic(path(double))
+        double.faults.remove(fault)
+        assert client.allows_basic(path(double))
+        double.resources.auth = frozenset({"session"})
+        assert not client.allows_basic(path(double))
+    finally:
+        client.close()
+
+
 def test_a_poll_that_fails_says_why_without_the_password(double):
     with pytest.raises(BmcLoginRefused, match="refused the credential of drydock") as refused:
         polled(double, path(double), username="drydock", password="a-wrong-secret")

@@ -40,6 +40,7 @@ _CLUSTER = "needs a cluster: tests/operation/test_deploy.py"
 _HOST = "needs a host behind SSH: tests/cli/test_ssh_host.py"
 _RACK = "needs lists of Ironic or MAAS: tests/cli/test_hosts.py, tests/cli/test_host_files.py"
 _CONTAINER = "needs a container engine: tests/leases/test_workloads.py"
+_DPF = "needs an API server with DPF: tests/dpf/test_life.py, tests/dpf/test_deployments_life.py"
 _CARD = "needs a card with a BMC: tests/bluefield/test_dpu_engine.py"
 _HELD = "needs a step that waits for a person: tests/cli/test_operating.py"
 _MAKE = "a target of make: .ci/run has it"
@@ -123,6 +124,12 @@ TOGETHER = [
         one: _CARD for one in (
             "drydock blueprints", "drydock resources", "echo ", "cat >", "drydock lease dpu", "drydock run mine",
             "drydock release mine",
+        )
+    }),
+    Page(path="docs/how-to/dpf.md", elsewhere={
+        one: _DPF for one in (
+            "drydock blueprints", "drydock lease dpu", "drydock attention",
+            "drydock resources update", "drydock resources change",
         )
     }),
     Page(path="docs/how-to/cloud-hosts.md", words=_NUMBERS, elsewhere={

@@ -167,8 +167,13 @@ def test_a_service_is_ready_by_its_pods_in_the_version_of_its_template():
 def test_what_cannot_be_forced():
     before = config()
     assert updating.unforcible(before, config(service={"chart": {**CHART, "version": "1.3.0"}})) == ""
-    assert "DPUSet or a DPUDeployment" in updating.unforcible(Config(credential="dpf", image=URL, flavor={}), before)
+    assert "between a DPUSet and a DPUDeployment" in updating.unforcible(
+        Config(credential="dpf", image=URL, flavor={}), before
+    )
     assert "card" in updating.unforcible(before, config(card={"model": "BlueField3"}))
     assert updating.unforcible(None, before)
     changed = config(service={"chart": {**CHART, "version": "1.3.0"}})
-    assert updating.disruption(before, changed) == "The DPU is installed anew for another deployment."
+    assert updating.disruption(before, changed) == "The services of the deployment change."
+    layout = {**before.deployment.model_dump(), "image": f"{URL}2.bfb"}
+    other = config(deployment=layout)
+    assert updating.disruption(before, other) == "The DPU is installed anew for another deployment."

@@ -108,7 +108,7 @@ def test_a_leased_dpu_is_installed_anew_if_an_operator_forces_that(lab, ask, own
     # What would need another card cannot be forced.
     config = {**Blueprint.objects.get(name="dpus").config, "card": {"model": "BlueField3"}}
     blueprints.change(site.root, "dpus", BlueprintChange(config=config))
-    with pytest.raises(NotSupported, match="Another card may need another card"):
+    with pytest.raises(NotSupported, match="With another card, the DPU may have to move to another card"):
         resources.update(site.root, dpu.pk, reason="now")
     release.release(lease.pk, actor="ada")
     site.until(dpu, turns=200, state="destroyed")
@@ -140,7 +140,9 @@ def _live(site: Lab, host: Host, ask: Callable[..., Lease], ada: LocalClient) ->
             write(lease.pk, "edge")
     # Another version of the service needs no other image, so an update that is forced installs nothing anew.
     service = {**DEPLOYED["services"]["edge"], "chart": {**CHART, "version": "1.3.0"}}
-    force(site, lease, deployment={**DEPLOYED, "services": {"edge": service}})
+    force(site, lease, deployment={**DEPLOYED, "services": {"edge": service}}, node_labels={"rack": "r1"})
+    (dpu,) = site.user.all(api.DPU)
+    assert dpu["spec"]["cluster"]["nodeLabels"]["rack"] == "r1"
     (shown,) = ada.dpu_services(lease.pk)
     assert (shown.chart.version, shown.state) == ("1.3.0", "ready")
     assert (host.cards[0].imaged, host.reboots) == ([URL], ["drydock"])

@@ -183,7 +183,7 @@ def test_two_leases_share_no_vpc_and_the_end_of_one_leaves_the_other(site: Site)
     with pytest.raises(Conflict, match=r"10\.30\.1\.0 is used by another lease"):
         site.vpcs(other).create(site.vpc())
     same = replace(other, resource=replace(other.resource, key=lease.resource.key))
-    with pytest.raises(Conflict, match="place in a VPC is used by another lease"):
+    with pytest.raises(Conflict, match="The DPU is in a VPC of another lease"):
         site.vpcs(same).create(site.vpc("pf0vf7", subnet="10.30.2.0/24"))
     site.vpcs(other).create(site.vpc(subnet="10.30.2.0/24"))
     for one in (lease, other):

@@ -102,7 +102,7 @@ def test_it_shares_nothing_with_chains_and_networks_and_each_names_the_other(ser
 
 def test_two_leases_on_one_dpu_share_no_vpc(services: FakeDpuServices, other: FakeDpuServices) -> None:
     services.vpcs.create(vpc(BLUE))
-    with pytest.raises(Conflict, match="place in a VPC is used by another lease"):
+    with pytest.raises(Conflict, match="The DPU is in a VPC of another lease"):
         other.vpcs.create(vpc(RED))
     other.isolator.dpu = "another"
     with pytest.raises(Conflict, match=r"10\.20\.1\.0 is used by another lease"):

@@ -117,7 +117,7 @@ def test_two_leases_share_no_vpc_and_a_release_ends_everything(ada, held, api, d
         one("PUT", f"leases/{number}/dpu-volumes/data", DATA)
     other = {**LAB, "networks": [{**BLUE, "subnet": "10.30.2.0/24", "interfaces": ["pf1"]}]}
     refused = eve("PUT", f"leases/{hers}/dpu-vpcs/lab", other, code=409)
-    assert "place in a VPC is used by another lease" in refused["detail"]
+    assert "The DPU is in a VPC of another lease" in refused["detail"]
     ada("POST", f"leases/{held}/release", {})
     settle()
     assert (left("volume", "vpc"), locks(held)) == (["volume data"], [])

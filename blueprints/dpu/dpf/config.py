@@ -152,6 +152,8 @@ class Config(Server):
             raise ValueError(f"namespace: with `deployment`, it has at most {MOST_NAMESPACE} characters.")
         if made.chains and self.chains is not None:
             raise ValueError("chains: owners cannot connect chains where the deployment has chains of its own.")
+        if made.chains and self.vpcs is not None:
+            raise ValueError("vpcs: owners cannot use interfaces where the deployment has chains of its own.")
         for one in made.parsed():
             try:
                 check_allowed(one.chart, allowed(self.charts))

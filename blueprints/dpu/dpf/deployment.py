@@ -54,7 +54,7 @@ class PortGiven(Fields):
 
 
 class DeploymentConfig(Fields):
-    """What every DPU of the blueprint has."""
+    """The deployment of every DPU of a blueprint: image, flavor, services and chains."""
 
     image: str = Field(max_length=2000, description="Address of the BFB image.")
     flavor: str | Mapping[str, JsonValue] = Field(

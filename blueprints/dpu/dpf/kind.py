@@ -66,7 +66,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
     replaces: ClassVar[bool] = True
     forcible: ClassVar[bool] = True
     operator_facts: ClassVar[frozenset[str]] = frozenset(
-        {"flavor_object", "set", drift.FACT, drift.RESTORED, parking.FAILED}
+        {"flavor_object", "set", "next", drift.FACT, drift.RESTORED, parking.FAILED}
     )
 
     def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:

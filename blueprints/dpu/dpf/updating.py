@@ -7,6 +7,7 @@ resource, its card and its place in the cluster: the host is vacated, DPF makes 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping
@@ -29,6 +30,9 @@ _ELSEWHERE = ("card", "cluster", "credential", "namespace")
 _LOOK = 2.0
 _LONG = 7 * 86_400.0
 _WRITTEN = "written"
+_FLAVOR = "flavor_object"
+_NEXT = "next"
+"""Fact: the facts about image and flavor that hold once they are written. A failed update leaves the former ones."""
 
 
 def disruption(before: Config | None, after: Config) -> str:
@@ -39,6 +43,8 @@ def disruption(before: Config | None, after: Config) -> str:
     if "deployment" in changed and before.deployment is not None and after.deployment is not None:
         # Image and flavor of a deployment are those of the config.
         changed = [name for name in changed if name not in ("image", "flavor")]
+        if changed == ["deployment"] and (before.image, before.flavor) == (after.image, after.flavor):
+            return "The services of the deployment change."
     return f"The DPU is installed anew for another {', '.join(changed)}." if changed else ""
 
 
@@ -47,9 +53,9 @@ def unforcible(before: Config | None, after: Config) -> str:
     if before is None:
         return "It is not known what changes."
     if changed := [name for name in _ELSEWHERE if getattr(before, name) != getattr(after, name)]:
-        return f"Another {', '.join(changed)} may need another card."
+        return f"With another {', '.join(changed)}, the DPU may have to move to another card."
     if (before.deployment is None) != (after.deployment is None):
-        return "A DPU has a DPUSet or a DPUDeployment from the beginning."
+        return "A DPU cannot change between a DPUSet and a DPUDeployment."
     return ""
 
 
@@ -58,15 +64,28 @@ def plan() -> Plan:
     return (
         Step(name="labels", act=relabel),
         Step(name="image", act=have_image, deadline=_LONG),
-        Step(name="compatible", act=actions.check_compatible),
+        Step(name="compatible", act=_as_next(actions.check_compatible)),
         Step(name="flavor", act=create_flavor),
-        Step(name="hold", act=hold_host, deadline=_LONG),
-        Step(name="set", act=replace, deadline=actions.HANGS, interruptible=False),
+        Step(name="hold", act=_as_next(hold_host), deadline=_LONG),
+        Step(name="proof", act=deploying.prove, deadline=LIMIT, applies=deploying.deploys),
+        Step(name="set", act=_as_next(replace), deadline=actions.HANGS, interruptible=False),
         Step(name="provision", act=provisioning.provision, deadline=_LONG, interruptible=False),
         Step(name="join", act=actions.wait_for_node, deadline=LIMIT),
         Step(name="tidy", act=tidy, deadline=actions.HANGS),
         Step(name="deployed", act=deploying.wait_for_services, deadline=deploying.READY_IN, applies=deploying.deploys),
     )
+
+
+def _as_next(act: Act) -> Act:
+    """Wrap an act so that it sees the image and the flavor to which the DPU is brought."""
+
+    @functools.wraps(act)
+    def called(spec: Spec, memo: Json) -> Answer:
+        facts = spec.resource.facts
+        resource = dataclasses.replace(spec.resource, facts={**facts, **(facts.get(_NEXT) or {})})
+        return act(dataclasses.replace(spec, resource=resource), memo)
+
+    return called
 
 
 def _if_undisturbed(act: Act) -> Act:
@@ -117,11 +136,11 @@ def have_image(spec: Spec, memo: Json) -> Answer:
     """Lease the image of the config, beside the one that the DPU has."""
     config: Config = spec.config
     if image_of(spec).resource.attributes.get("url") == config.image:
-        return Ready()
+        return Ready(facts={_NEXT: {}})
     name = f"{IMAGE}-{hashlib.sha256(config.image.encode()).hexdigest()[:10]}"
     if name not in spec.parents:
         return Need(leases=(NeededLease(name=name, type=IMAGE_TYPE, requirements={"url": config.image}),))
-    return Ready(facts={IMAGE_NEED: name})
+    return Ready(facts={_NEXT: {IMAGE_NEED: name}})
 
 
 @kube_told
@@ -132,20 +151,24 @@ def create_flavor(spec: Spec, memo: Json) -> Answer:
     """
     config: Config = spec.config
     with opened(spec) as site:
-        now = site.find("DPUFlavor", str(spec.resource.facts.get("flavor_object") or ""))
+        now = site.find("DPUFlavor", str(spec.resource.facts.get(_FLAVOR) or ""))
         if config.flavor_name:
             known = site.find("DPUFlavor", config.flavor_name)
             memory = spec.parents[actions.CARD].resource.attributes.get("memory_gib")
             missing = f"DPUFlavor {config.flavor_name} does not exist in namespace {site.namespace}."
             if problem := missing if known is None else flavor_problem(known.spec, memory, config.mode):
                 return Failed(scope=Scope.BLUEPRINT, code="flavor_unfit", message=problem)
-            return Ready(facts={"flavor_object": config.flavor_name})
+            return _with_flavor(spec, config.flavor_name)
         assert not isinstance(config.flavor, str)
         wanted = actions.flavor_hash(config.flavor)
         if now is not None and has_labels(site.proof)(now.labels) and _is_flavor(now, config.flavor, wanted):
             return Ready()
         made = site.ensure(actions.own_flavor(site, spec, f"{spec.resource.key}-{wanted[:8]}"))
-    return Ready(facts={"flavor_object": made.name})
+    return _with_flavor(spec, made.name)
+
+
+def _with_flavor(spec: Spec, name: str) -> Answer:
+    return Ready(facts={_NEXT: {**(spec.resource.facts.get(_NEXT) or {}), _FLAVOR: name}})
 
 
 def _is_flavor(found: Object, flavor: Mapping[str, Any], wanted: str) -> bool:
@@ -158,7 +181,7 @@ def _is_flavor(found: Object, flavor: Mapping[str, Any], wanted: str) -> bool:
 
 @kube_told
 def hold_host(spec: Spec, memo: Json) -> Answer:
-    """Let nobody else be on the host while the card is installed anew. Another service alone needs no host."""
+    """Vacate the host while the card is installed anew. A change of services alone does not need that."""
     with opened(spec) as site:
         if site.ours("DPU") and not _outdated(site, spec):
             return Ready()
@@ -167,7 +190,7 @@ def hold_host(spec: Spec, memo: Json) -> Answer:
 
 def _outdated(site: Site, spec: Spec) -> list[Object]:
     """Return our DPUs with another image or flavor than they are brought to. Raises KubeError."""
-    wanted = image_of(spec).resource.facts["name"], spec.resource.facts["flavor_object"]
+    wanted = image_of(spec).resource.facts["name"], spec.resource.facts[_FLAVOR]
     return [one for one in site.ours("DPU") if (one.spec.get("bfb"), one.spec.get("dpuFlavor")) != wanted]
 
 
@@ -195,7 +218,7 @@ def replace(spec: Spec, memo: Json) -> Answer:
     if outdated:
         sentence = f"DPF removes DPU {outdated[0].name} with the former image or flavor. {why(outdated[0])}".strip()
         return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
-    return Ready()
+    return Ready(facts={**(spec.resource.facts.get(_NEXT) or {}), _NEXT: {}})
 
 
 def _write(site: Site, spec: Spec) -> Failed | None:
@@ -226,7 +249,7 @@ def _of_deployment(site: Site, spec: Spec) -> bool:
         return True
     found = site.find("DPUSet", deployments.set_name(site.name(deployments.KIND, spec.resource.key)))
     template = ((found.spec.get("dpuTemplate") or {}).get("spec") or {}) if found is not None else {}
-    wanted = image_of(spec).resource.facts["name"], spec.resource.facts["flavor_object"]
+    wanted = image_of(spec).resource.facts["name"], spec.resource.facts[_FLAVOR]
     return ((template.get("bfb") or {}).get("name"), template.get("dpuFlavor")) == wanted
 
 
@@ -234,10 +257,11 @@ def _of_deployment(site: Site, spec: Spec) -> bool:
 def tidy(spec: Spec, memo: Json) -> Answer:
     """Delete what the DPU does not need any more, and give back the lease of its former image."""
     with opened(spec) as site:
-        kept = {spec.resource.facts["flavor_object"]}
+        kept = {spec.resource.facts[_FLAVOR]}
         if deploying.deploys(spec.config):
             kept |= {one["metadata"]["name"] for one in deploying.written(site, spec)}
-        kinds = ("DPUFlavor", *((deployments.TEMPLATE, deployments.CONFIGURATION) if len(kept) > 1 else ()))
+        of_deployment = (deployments.TEMPLATE, deployments.CONFIGURATION) if deploying.deploys(spec.config) else ()
+        kinds = ("DPUFlavor", *of_deployment)
         deleted = [
             site.cluster.delete(site.dialect.type(kind), one.name, one.namespace, uid=one.uid)
             for kind in kinds

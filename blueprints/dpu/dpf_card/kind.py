@@ -75,7 +75,7 @@ class DpfCard(Kind, Registers, Discovers, Lists, Updates):
         return (lock, leave, device, node, Step(name="former", act=registering.delete_former, deadline=_LONG), ready)
 
     def disruption(self, before: schema.Config | None, after: schema.Config) -> str:
-        """Return that nothing is disturbed by another config, which discoveries apply, and what by a registration."""
+        """Return why leases are disturbed: by a corrected registration. Another config is applied by discoveries."""
         return "" if before is not None else "The registration of the card was corrected."
 
     def destroy(self) -> Plan:

@@ -157,7 +157,9 @@ def join_node(spec: Spec, memo: Json) -> Answer:
                 f"{{name: {name}}} to its spec.dpus."
             )
             return Failed(scope=Scope.OPERATOR, code="node_of_others", message=message)
-        _rewrite(site, found, [*listed, name], _ours(found.labels))
+        # One without cards has the proof of a card that has left it.
+        own = {ENABLED: "true", **site.proof, KEY: spec.resource.key}
+        _rewrite(site, found, [*listed, name], _ours(found.labels) if listed else own)
     return Ready(log=f"DPUNode {given.node} has the card.")
 
 
@@ -213,7 +215,7 @@ def leave_node(spec: Spec, memo: Json) -> Answer:
             if ours or device_name in _listed(found):
                 _rewrite(site, found, others, _heirs(site, others) if ours else _ours(found.labels))
             return Ready()
-        left = site.delete(NODE, name) if ours else None
+        left = _delete(site, found) if ours else None
     if left is None:
         return Ready()
     kept = f" It is kept by the finalizers {', '.join(left.finalizers)}." if left.finalizers else ""
@@ -221,7 +223,7 @@ def leave_node(spec: Spec, memo: Json) -> Answer:
 
 
 def _former_of(spec: Spec) -> str:
-    """Return the name of the DPUNode that a card was in before its registration was corrected; empty if it is in it."""
+    """Return the name of the DPUNode that the card must leave, or an empty string."""
     former = str(spec.resource.facts.get("node") or "")
     return former if former != given_of(spec).node else ""
 
@@ -230,7 +232,7 @@ def _former_of(spec: Spec) -> str:
 def leave_former(spec: Spec, memo: Json) -> Answer:
     """Take the card out of the DPUNode that its registration does not name any more.
 
-    The DPUNode is deleted later: DPF deletes the DPUDevices with it that it knows to be in it.
+    The DPUNode is deleted later, because DPF would delete the DPUDevice with it.
     """
     if not (name := _former_of(spec)):
         return Ready()
@@ -252,7 +254,8 @@ def delete_former(spec: Spec, memo: Json) -> Answer:
         return Ready()
     with opened(spec) as site:
         found = site.find(NODE, name)
-        left = site.delete(NODE, name) if found is not None and not _listed(found) else None
+        empty = found is not None and not _listed(found) and has_labels(site.proof)(found.labels)
+        left = _delete(site, found) if found is not None and empty else None
     return (
         Ready(facts={_FORMER: ""})
         if left is None
@@ -327,6 +330,14 @@ def _heirs(site: Site, devices: Sequence[str]) -> dict[str, str]:
         if proof.get(INSTALLATION) == site.proof[INSTALLATION]:
             return {ENABLED: "true", **proof, KEY: name}
     return {ENABLED: "true"}
+
+
+def _delete(site: Site, found: Object) -> Object | None:
+    """Delete a DPUNode in the version that was read, so that no card has joined it meanwhile."""
+    version = "" if found.deleting else found.resource_version
+    return site.cluster.delete(
+        site.dialect.type(NODE), found.name, found.namespace, uid=found.uid, resource_version=version
+    )
 
 
 def _rewrite(site: Site, found: Object, devices: Sequence[str], labels: Mapping[str, str]) -> None:

@@ -30,9 +30,9 @@ def create(
     access: Annotated[
         str, typer.Option(help="ReadWriteOnce, ReadOnlyMany or ReadWriteMany.")
     ] = "ReadWriteOnce",
-    function: Annotated[str, typer.Option(help="What the card emulates in the host: pf or vf.")] = "pf",
+    function: Annotated[str, typer.Option(help="The function that the card emulates in the host: pf or vf.")] = "pf",
     hotplug: Annotated[
-        bool | None, typer.Option("--hotplug/--no-hotplug", help="Plug the function in for it. Default: if it is a pf.")
+        bool | None, typer.Option("--hotplug/--no-hotplug", help="Hot-plug the function. Default: yes for a pf.")
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip

@@ -39,7 +39,7 @@ def create(
     ] = None,
     no_masquerade: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Route it under the addresses of its interfaces; repeatable."),
+        typer.Option(metavar="NAME", help="Keep the addresses of interfaces in this external network; repeatable."),
     ] = None,
     no_dhcp: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="No DHCP in this network; repeatable.")

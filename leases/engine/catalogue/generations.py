@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from blueprints import registry
@@ -61,6 +62,11 @@ def disruption(blueprint: Blueprint, generation: int) -> str:
     kind = registry.kind(blueprint.kind)
     if not isinstance(kind, Updates):
         return f"Resources of kind {blueprint.kind} are replaced."
+    return _of_change(blueprint, generation, kind.disruption)
+
+
+def _of_change(blueprint: Blueprint, generation: int, judge: Callable[[Any, Any], object]) -> str:
+    """Return what a kind says of the change from an earlier generation of a config, or why it cannot say that."""
     former = FormerConfig.objects.filter(blueprint=blueprint, generation=generation).first()
     if former is not None and former.kind != blueprint.kind:
         return f"The kind changes from {former.kind} to {blueprint.kind}."
@@ -70,7 +76,7 @@ def disruption(blueprint: Blueprint, generation: int) -> str:
         return f"The config of {blueprint} is not valid: {error}"
     said: object = None
     try:
-        said = kind.disruption(_parsed(former), after)
+        said = judge(_parsed(former), after)
     except Exception:  # a kind that fails must neither hide resources nor disturb their leases
         log.exception("The kind %s cannot say how a change of its config disturbs leases.", blueprint.kind)
     return said if isinstance(said, str) else f"The kind {blueprint.kind} cannot say what changes."
@@ -91,14 +97,7 @@ def unforcible(resource_id: int) -> str:
     kind = registry.kind(resource.blueprint.kind)
     if not (isinstance(kind, Updates) and kind.forcible):
         return f"A resource of kind {kind.name!r} cannot be updated while leases hold it in a way that disturbs them."
-    former = FormerConfig.objects.filter(blueprint=resource.blueprint, generation=resource.generation).first()
-    if former is not None and former.kind != resource.blueprint.kind:
-        return f"The kind changes from {former.kind} to {resource.blueprint.kind}."
-    try:
-        after = specs.config(resource.blueprint.kind, resource.blueprint.config)
-        return str(kind.unforcible(_parsed(former), after))
-    except specs.BadConfig as error:
-        return f"The config of {resource.blueprint} is not valid: {error}"
+    return _of_change(resource.blueprint, resource.generation, kind.unforcible)
 
 
 def closes(blueprint: Blueprint) -> bool:

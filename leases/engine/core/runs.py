@@ -120,7 +120,10 @@ _GIVE_BACK = (
 
 
 def give_back(resource_id: int, names: Sequence[str], phase: str) -> None:
-    """Mark for release the leases that a resource holds under these names, and does not depend on any more."""
+    """Mark for release the leases that a resource holds under these names, and does not depend on any more.
+
+    They are bound to the phase, so that none of them counts any longer as one that the resource needs for life.
+    """
     which = leases_by_id(f"for_resource_id = %s AND need = ANY(%s) AND {_RIGHTFUL}")
     for (child,) in rows(_GIVE_BACK.format(which=which), (phase, resource_id, list(names))):
         hints.after_commit("end", child)

@@ -29,12 +29,13 @@ log = logging.getLogger(__name__)
 
 _BUDGET = 10.0
 """Time in seconds for which one task goes on with further resources that are due."""
-_MOST = 100
-"""Resources that are checked together."""
+_MOST = 16
+"""Resources that are checked together. A lease that comes for one of them waits for the slowest of the others."""
 
-DUE = """
-    r.state = 'active' AND r.check_at <= statement_timestamp() AND b.check_interval IS NOT NULL
-    AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped'"""
+IS_CHECKED = "r.power_wanted <> 'off' AND NOT r.facts ? 'stopped'"
+"""SQL that is false for a resource that is off on request."""
+_DUE = f"""
+    r.state = 'active' AND r.check_at <= statement_timestamp() AND b.check_interval IS NOT NULL AND {IS_CHECKED}"""
 _AT_REST = """
     r.claimable AND r.used_slots = 0 AND r.idle_since IS NOT NULL AND r.observed = 'ok' AND r.health = 'ok'
     AND r.check_failures = 0 AND r.suspect_since IS NULL AND NOT r.changed AND r.generation = b.generation
@@ -43,27 +44,34 @@ IN_BULK = f"(r.blueprint_id = ANY(%s) AND {_AT_REST})"
 """SQL that is true for a resource `r` that is checked in bulk, if its blueprint `b` is one of those given."""
 _BLUEPRINTS = f"""
     SELECT DISTINCT r.blueprint_id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
-    WHERE {DUE} AND {IN_BULK}"""
+    WHERE {_DUE} AND {IN_BULK}"""
 _TAKE = f"""
     INSERT INTO leases_run (resource_id, phase, wanted, token, token_until, in_call, step_since)
     SELECT r.id, 'check', '{{}}', %s, clock_timestamp() + %s * interval '1 s', TRUE, clock_timestamp()
     FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE r.id = ANY(ARRAY(
         SELECT r.id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
-        WHERE {DUE} AND {IN_BULK} ORDER BY r.check_at LIMIT %s))
+        WHERE {_DUE} AND {IN_BULK} ORDER BY r.check_at LIMIT %s))
     ON CONFLICT DO NOTHING RETURNING resource_id"""
+_LOCK = """
+    SELECT FROM leases_resource WHERE id IN (SELECT resource_id FROM leases_run WHERE token = %s)
+    ORDER BY id FOR NO KEY UPDATE"""
+"""Locks the resources before their runs, in the order of their ids, as all transactions do."""
 _SOUND = """
-    DELETE FROM leases_run WHERE token = %s AND NOT cancel_wanted AND resource_id = ANY(%s) RETURNING resource_id"""
+    DELETE FROM leases_run n USING leases_resource r WHERE n.token = %s AND NOT n.cancel_wanted
+        AND n.resource_id = ANY(%s) AND r.id = n.resource_id AND r.suspect_since IS NULL AND NOT r.changed
+    RETURNING n.resource_id"""
+"""Of a resource that is suspected meanwhile, or has changed, a whole check is wanted."""
 _CHECKED = """
     UPDATE leases_resource r SET observed_at = clock_timestamp(), check_at = clock_timestamp() + b.check_interval
-    FROM blueprints_blueprint b WHERE b.id = r.blueprint_id AND r.id = ANY(ARRAY(
-        SELECT id FROM leases_resource WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE))"""
+    FROM blueprints_blueprint b WHERE b.id = r.blueprint_id AND r.id = ANY(%s)"""
 _LEFT = """
     UPDATE leases_run SET token = NULL, token_until = NULL, in_call = FALSE, step_since = NULL,
         due_at = clock_timestamp() WHERE token = %s RETURNING id"""
 _FACTS = """
     UPDATE leases_resource r SET facts = r.facts || g.facts
-    FROM jsonb_to_recordset(%s::jsonb) AS g(id bigint, facts jsonb) WHERE r.id = g.id"""
+    FROM jsonb_to_recordset(%s::jsonb) AS g(id bigint, facts jsonb), leases_run n
+    WHERE r.id = g.id AND n.resource_id = r.id AND n.token = %s"""
 
 
 def blueprints() -> list[int]:
@@ -94,7 +102,7 @@ def due(among: Sequence[int]) -> int:
     """Ask for a bulk check of each of these blueprints that has resources that are due. Return their number."""
     found = rows(_BLUEPRINTS, (list(among),)) if among else ()
     for (blueprint_id,) in found:
-        hints.send("check", blueprint_id)
+        hints.send("bulk_check", blueprint_id)
     return len(found)
 
 
@@ -107,7 +115,7 @@ def check(blueprint_id: int) -> bool:
             return any_due
         any_due = True
         if clock.monotonic() - began >= _BUDGET:
-            hints.send("check", blueprint_id)
+            hints.send("bulk_check", blueprint_id)
             break
     return any_due
 
@@ -147,8 +155,9 @@ def _found(blueprint: Blueprint, taken: Sequence[int]) -> BulkChecked:
 @short
 def _store(token: uuid.UUID, found: BulkChecked) -> list[int]:
     """Store what was found, and return the runs of the resources that need a check of their own."""
+    rows(_LOCK, (token,))
     if found.facts:
-        run(_FACTS, (json.dumps([{"id": pk, "facts": facts} for pk, facts in sorted(found.facts.items())]),))
+        run(_FACTS, (json.dumps([{"id": pk, "facts": facts} for pk, facts in sorted(found.facts.items())]), token))
     if sound := [pk for (pk,) in rows(_SOUND, (token, list(found.sound)))]:
         run(_CHECKED, (sound,))
     return [pk for (pk,) in rows(_LEFT, (token,))]

@@ -144,9 +144,11 @@ _SOONEST = 0.5
 _WAKE = f"""
     UPDATE leases_run n SET woken = n.token IS NOT NULL, woken_at = f.at,
         due_at = CASE WHEN n.token IS NULL THEN least(n.due_at, f.at) ELSE n.due_at END
-    FROM (SELECT id, CASE WHEN woken_at > clock_timestamp() THEN woken_at
+    FROM (SELECT id, CASE WHEN woken_at > clock_timestamp()
+                THEN least(woken_at, clock_timestamp() + {_SOONEST} * interval '1 s')
             ELSE greatest(clock_timestamp(), woken_at + {_SOONEST} * interval '1 s') END AS at
-        FROM leases_run WHERE {{which}} AND due_at IS NOT NULL AND waits_for = '' AND tries = 0
+        FROM leases_run WHERE {{which}} AND due_at IS NOT NULL
+            AND (token IS NOT NULL OR waits_for = '' AND tries = 0)
         ORDER BY id FOR NO KEY UPDATE) f
     WHERE n.id = f.id RETURNING n.id, f.at <= clock_timestamp() AS now"""
 # The parts are carried out in this order, as each reads the one before: without the token, nothing is changed.

@@ -262,7 +262,7 @@ def check_due() -> int:
         " AND (b.check_interval IS NOT NULL OR r.suspect_since IS NOT NULL)"
         " AND (NOT b.id = ANY(%s) OR r.changed OR r.suspect_since IS NOT NULL OR r.check_failures > 0"
         " OR r.health <> 'ok' OR r.check_at <= statement_timestamp() - %s * interval '1 s')"
-        f" AND NOT {bulk_checks.IN_BULK} AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' AND NOT EXISTS ("
+        f" AND NOT {bulk_checks.IN_BULK} AND {bulk_checks.IS_CHECKED} AND NOT EXISTS ("
         " SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) ORDER BY r.check_at LIMIT 200",
         (watches.seldom_checked(), watches.SELDOM, in_bulk),
     )
