@@ -115,11 +115,15 @@ class Memory:
         body["metadata"]["labels"] = labels
         return Object.of(copy.deepcopy(body))
 
-    def delete(self, type_: ObjectType, name: str, namespace: str = "", *, uid: str) -> Object | None:
-        """Delete an object with this uid; one with finalizers is kept."""
+    def delete(
+        self, type_: ObjectType, name: str, namespace: str = "", *, uid: str, resource_version: str = ""
+    ) -> Object | None:
+        """Delete an object with this uid; one with finalizers is kept. Raises ObjectChanged for another version."""
         body = self.objects.get((type_.kind, name))
         if body is None or body["metadata"]["uid"] != uid:
             return None
+        if resource_version not in ("", body["metadata"]["resourceVersion"]):
+            raise ObjectChanged(f"{name} was changed meanwhile.")
         if body["metadata"].get("finalizers"):
             body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             return Object.of(copy.deepcopy(body))

@@ -240,6 +240,31 @@ class TestRegisteredCard(KindConformance):
         self.destroyed(resource)
         assert self.the_node() == before
 
+    def test_a_node_that_another_card_has_left_gets_the_proof_of_the_card(self) -> None:
+        labels = {ENABLED: "true", KEY: "other", **TAGS, "drydock-resource": "99"}
+        self.node(labels=labels)
+        resource = self.built()
+        assert self.listed == [resource.key]
+        assert self.the_node()["metadata"]["labels"] == {ENABLED: "true", KEY: resource.key, **TAGS}
+        self.destroyed(resource)
+        assert not self.memory.objects
+
+    def test_a_node_that_a_card_joins_meanwhile_is_not_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        resource = self.built()
+        delete = self.memory.delete
+
+        def joined(*given: Any, **more: Any) -> Any:
+            self.the_node()["spec"]["dpus"].append({"name": "new"})
+            self.the_node()["metadata"]["resourceVersion"] = "77"
+            return delete(*given, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(self.memory, "delete", joined)
+            assert isinstance(registering.leave_node(self.spec("destroy", resource), {}), Wait)
+        assert "new" in self.listed
+        assert isinstance(registering.leave_node(self.spec("destroy", resource), {}), Ready)
+        assert self.listed == ["new"]
+
     def test_a_deletion_that_hangs_is_reported_and_repeated(self) -> None:
         resource = self.built()
         for body in (self.memory.objects[DEVICE, resource.key], self.the_node()):
