@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from blueprints.dpf import deployments, services
-from blueprints.dpu.dpf import deploying, updating
+from blueprints.dpu.dpf import actions, deploying, updating
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube.dialect import bundled
 from interfaces.dpu_services import ServiceState
@@ -162,6 +163,23 @@ def test_a_service_is_ready_by_its_pods_in_the_version_of_its_template():
     assert state([found], [pod, former]) is ServiceState.PENDING
     other = made("DPUService", "edge-x", spec={**spec, "helmChart": {"source": {**source, "version": "6.6.6"}}})
     assert state([other], [pod]) is ServiceState.PENDING, "somebody has changed the chart"
+
+
+def test_an_update_that_fails_leaves_the_facts_about_the_former_image():
+    def leased(url: str) -> Any:
+        return SimpleNamespace(resource=SimpleNamespace(attributes={"url": url}))
+
+    spec: Any = SimpleNamespace(config=SimpleNamespace(image="new"), parents={"image": leased("old")})
+    spec.resource = SimpleNamespace(facts={})
+    need = updating.have_image(spec, {})
+    (lease,) = need.leases
+    spec.parents[lease.name] = leased("new")
+    answer = updating.have_image(spec, {})
+    spec.resource.facts |= answer.facts
+    assert actions.image_of(spec) is spec.parents["image"], "until the new one is written"
+    spec.config.image = "old"
+    spec.resource.facts |= updating.have_image(spec, {}).facts
+    assert spec.resource.facts == {"next": {}}
 
 
 def test_what_cannot_be_forced():

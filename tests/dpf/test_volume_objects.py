@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from blueprints.dpf import permissions, vpcs
@@ -10,6 +12,7 @@ from blueprints.dpf.objects import Place
 from blueprints.dpf.services import LEASE
 from blueprints.dpf.volumes import VOLUMES
 from blueprints.dpf.vpcs import VPCS
+from blueprints.kube import Object
 from blueprints.kube.check import check
 from blueprints.kube.dialect import bundled
 from drydock.core.errors import NotSupported
@@ -109,6 +112,26 @@ def test_a_volume_is_ready_with_its_attachment_and_names_its_device() -> None:
     assert found.facts == {"device": "nvme1n1", "pci_address": "1:00.2"}, "an odd value is left out"
     (half,) = VOLUMES.found(place(), objects[:1])
     assert (half.complete, half.facts) == (False, {})
+
+
+def test_a_listing_parses_and_writes_a_large_vpc_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = [f"pf0vf{number}" for number in range(32)]
+    large = Vpc.of(
+        "large", [{"name": "blue", "subnet": "10.30.0.0/16", "interfaces": ports}], isolation="ovn.vpc.dpu.nvidia.com"
+    )
+    objects = [(one["kind"], Object.of(one)) for one in VPCS.manifests(place(), large)]
+    counted = {"parse": 0, "specs": 0}
+    for name in counted:
+        real = getattr(VPCS, name)
+
+        def count(*given: object, name: str = name, real: Callable[..., object] = real) -> object:
+            counted[name] += 1
+            return real(*given)
+
+        monkeypatch.setattr(VPCS, name, count)
+    (found,) = VPCS.found(place(), objects)
+    assert (len(objects), found.definition, found.complete) == (34, large, True)
+    assert max(counted.values()) <= 3
 
 
 @pytest.mark.parametrize("version", ["24.10", "26.4"])

@@ -43,6 +43,9 @@ def test_it_goes_through_json() -> None:
         assert Vpc.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
+VFS = [f"pf0vf{number}" for number in range(33)]
+
+
 @pytest.mark.parametrize(
     ("networks", "field"),
     [
@@ -62,6 +65,8 @@ def test_it_goes_through_json() -> None:
         ([BLUE, {**RED, "interfaces": ["pf0vf1"]}], "networks"),
         ([BLUE, {**RED, "subnet": BLUE["subnet"]}], "networks"),
         ([{**BLUE, "subnet": "10.20.2.0/25"}, {**RED, "subnet": "10.20.2.128/25"}], "networks"),
+        ([{**BLUE, "subnet": "10.0.0.0/16"}, {**RED, "subnet": "10.1.0.0/16"}], "networks"),
+        ([{**BLUE, "interfaces": VFS[:20]}, {**RED, "interfaces": VFS[20:]}], "networks"),
     ],
 )  # fmt: skip
 def test_bad_vpcs_are_refused_with_their_field(services: FakeDpuServices, networks: Any, field: str) -> None:

@@ -288,9 +288,10 @@ def test_a_watch_goes_on_at_its_bookmark_after_the_database_was_lost(booting, cl
     assert here.is_alive()
 
 
-def test_a_change_during_a_call_has_the_step_called_again_at_once(booting):
+@pytest.mark.parametrize("before", [{}, {"tries": 2}, {"waits_for": "leases"}], ids=["plain", "failed", "waited"])
+def test_a_change_during_a_call_has_the_step_called_again_at_once(booting, before):
     here = token()
-    Run.objects.update(due_at=PAST)
+    Run.objects.update(due_at=PAST, **before)
     struck: list[int] = []
 
     def strike(point: str) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.db.models.functions import Now
 
 from bench import population
 from blueprints.baremetal.kind import BareMetal
+from blueprints.bmc.redfish import Redfish
+from blueprints.bmc.values import PowerState
 from blueprints.contract import BulkChecked
 from blueprints.models import Blueprint, Credential
+from blueprints.specs import ResourceView
 from interfaces.keys import new_key_pair
 from leases.engine.core.specs import config
 from leases.messaging.inline import settle
@@ -158,6 +163,48 @@ def test_nothing_else_is_called_meanwhile_and_a_dead_worker_costs_nothing(rack, 
     Run.objects.update(token_until=Now() - dt.timedelta(seconds=1), due_at=Now())
     calls = check(double)
     assert len([one for one in calls if one.method == "DELETE"]) == HOSTS
+    assert all_checked()
+
+
+def test_a_host_that_is_suspected_meanwhile_gets_a_check_of_its_own(rack, double, monkeypatch):
+    rack()
+    bulk = BareMetal.check_in_bulk
+
+    def suspected(self: BareMetal, resources: list[ResourceView], *, deadline: float) -> BulkChecked:
+        Resource.objects.filter(pk=resources[0].id).update(suspect_since=Now())
+        return bulk(self, resources, deadline=deadline)
+
+    monkeypatch.setattr(BareMetal, "check_in_bulk", suspected)
+    calls = check(double)
+    assert len([one for one in calls if one.method == "DELETE"]) == 1, "one session was closed"
+    assert (all_checked(), Resource.objects.exclude(suspect_since=None).exists()) == (True, False)
+
+
+def test_facts_of_a_worker_that_lost_its_token_are_not_stored(rack, double, monkeypatch):
+    rack()
+
+    def late(self: BareMetal, resources: list[ResourceView], *, deadline: float) -> BulkChecked:
+        Run.objects.update(token=uuid.uuid4())
+        return BulkChecked(sound=[one.id for one in resources], facts={one.id: {"late": 1} for one in resources})
+
+    monkeypatch.setattr(BareMetal, "check_in_bulk", late)
+    check(double)
+    assert Run.objects.count() == HOSTS
+    assert not Resource.objects.filter(facts__has_key="late").exists()
+
+
+def test_one_bmc_that_lies_does_not_cost_the_others_a_check_of_their_own(rack, double, monkeypatch):
+    rack()
+    poll = Redfish.poll_power
+
+    def odd(self: Redfish, access: Any, credential: Any, known: str, *, deadline: float) -> PowerState:
+        if known.endswith(double.machine.uuid):
+            raise TypeError("unforeseen")
+        return poll(self, access, credential, known, deadline=deadline)
+
+    monkeypatch.setattr(Redfish, "poll_power", odd)
+    calls = check(double)
+    assert len([one for one in calls if one.method == "DELETE"]) == 1
     assert all_checked()
 
 
