@@ -194,8 +194,8 @@ def test_configs_that_cannot_work_are_refused(config, field):
 
 @captures.needed
 @pytest.mark.parametrize("name", captures.names())
-def test_the_accelerators_of_every_capture_are_those_that_were_established_by_other_means(name, tmp_path_factory):
-    root = captures.unpacked(name, tmp_path_factory.getbasetemp() / "accelerator-captures")
+def test_the_accelerators_of_every_capture_are_those_that_were_established_by_other_means(name, tmp_path):
+    root = captures.unpacked(name, tmp_path)
     hardware = scan(FolderTree(str(root)), drivers=load_drivers(), traits=(CAPTURED,))
     facts = captures.expected()["sysfs"][name]
     wanted = {(one["address"] if isinstance(one, dict) else one) for one in facts["lease_candidates"]}

@@ -77,8 +77,8 @@ def test_a_device_that_only_a_tool_has_listed_is_in_no_place():
 
 @captures.needed
 @pytest.mark.parametrize("name", captures.names())
-def test_the_places_of_every_capture_are_well_formed(name, tmp_path_factory):
-    root = captures.unpacked(name, tmp_path_factory.getbasetemp() / "accelerator-captures")
+def test_the_places_of_every_capture_are_well_formed(name, tmp_path):
+    root = captures.unpacked(name, tmp_path)
     places = found(scan(FolderTree(str(root)), drivers=load_drivers()))
     assert not contradictions(places.values())
     assert not [one for one in places.values() if problem(one)]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from drydock_agent import Drivers, load_drivers
@@ -12,11 +14,12 @@ def _database():
     """Hardware needs no database."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def capture(tmp_path_factory: pytest.TempPathFactory):
     """Return the root of a capture by its name."""
     folder = tmp_path_factory.mktemp("captures")
-    return lambda name: captured.unpacked(name, folder)
+    yield lambda name: captured.unpacked(name, folder)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
