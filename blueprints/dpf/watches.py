@@ -171,15 +171,18 @@ class _Followed:
         type_ = self._dpus = self._dpus or find_type(self._cluster, _DPU)
         if type_ is None:
             return ()
-        found = [one for name in sorted(nodes) for one in self._listed_dpus(type_, name)]
-        return tuple(_owned(one) for one in found)
+        found = self._listed_dpus(type_, sorted(nodes))
+        return tuple(_owned(one) for one in found if one.spec.get("dpuNodeName") in nodes)
 
-    def _listed_dpus(self, type_: ObjectType, node: str) -> list[Object]:
-        """Return the DPUs of ours in a host: by the label that DPF gives them, or else from a listing of all."""
-        labels = f"{self._label},{NODE_LABEL}={node}"
-        found = self._cluster.list(type_, self._namespace, labels=labels)
-        found = found or self._cluster.list(type_, self._namespace, labels=self._label)
-        return [one for one in found if one.spec.get("dpuNodeName") == node]
+    def _listed_dpus(self, type_: ObjectType, nodes: Sequence[str]) -> Sequence[Object]:
+        """Return our DPUs in hosts: by the label that DPF gives them, or all of ours if one host has none with it."""
+        found = list[Object]()
+        for node in nodes:
+            labelled = self._cluster.list(type_, self._namespace, labels=f"{self._label},{NODE_LABEL}={node}")
+            if not labelled:
+                return self._cluster.list(type_, self._namespace, labels=self._label)
+            found += labelled
+        return found
 
 
 def _owned(one: Object) -> Owned:

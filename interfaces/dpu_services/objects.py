@@ -63,7 +63,7 @@ class Found(Generic[D]):
     removing: bool = False
     conditions: tuple[Condition, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What DPF reports of it beside its state, such as the device of a volume."""
+    """Facts that DPF reports beside the state, such as the device of a volume."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ EVERYTHING = {
     "chains": {}, "networks": ["10.20.0.0/16"], "credentials": {"namespace": "apart"},
     "volumes": {"policies": ["fast"]}, "vpcs": {"isolations": ["ovn"], "subnets": ["10.30.0.0/16"]},
 }  # fmt: skip
-"""What the config of a DPU may allow its owners."""
+"""Fields of the config of a DPU that allow its owners something."""
 
 
 def test_no_two_watches_of_a_credential_are_of_the_same_objects():

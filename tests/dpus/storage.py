@@ -12,7 +12,7 @@ from tests.dpus.generations import READY
 from tests.dpus.state import State
 
 PROVIDING, ATTACHING = "Providing", "Attaching"
-"""What volumes and attachments can be stuck in, such as by `Faults.stick(ATTACHING, kind="DPUVolumeAttachment")`."""
+"""The steps in which volumes and attachments can be stuck: `Faults.stick(ATTACHING, kind="DPUVolumeAttachment")`."""
 NOT_BOUND = "volume is not bound yet"
 
 

@@ -17,9 +17,9 @@ from tests.dpus.storage import put_summary
 from tests.dpus.world import WORLD
 
 JOINING = "Joining"
-"""What VPCs and virtual networks can be stuck in, such as by `Faults.stick(JOINING, kind="DPUVPC")`."""
+"""The step in which VPCs and virtual networks can be stuck, such as by `Faults.stick(JOINING, kind="DPUVPC")`."""
 UNSEEN = "Unseen"
-"""What VPCs are stuck in while their controller has not looked at them, and they have no finalizer."""
+"""The step before the controller has seen a VPC, which then has no finalizer."""
 MEMBER = "ovn.vpc.dpu.nvidia.com/vpc"
 """The label of a node with its VPC."""
 WAITS_FOR_NETWORKS = "Waiting for DPUVirtualNetwork deletion"
