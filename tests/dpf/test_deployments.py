@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from blueprints.dpf import deployments, services
-from blueprints.dpu.dpf import actions, deploying, updating
+from blueprints.dpu.dpf import actions, deploying, kind, updating
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube.dialect import bundled
 from interfaces.dpu_services import ServiceState
@@ -180,6 +180,15 @@ def test_an_update_that_fails_leaves_the_facts_about_the_former_image():
     spec.config.image = "old"
     spec.resource.facts |= updating.have_image(spec, {}).facts
     assert spec.resource.facts == {"next": {}}
+
+
+def test_orphans_are_searched_among_the_types_that_the_role_lets_list(monkeypatch):
+    seen = []
+    monkeypatch.setattr(kind, "owned", lambda blueprint, installation, kinds, **_: seen.append(set(kinds)) or [])
+    for given in (Config(credential="dpf", image=URL, flavor={}), config()):
+        blueprint: Any = SimpleNamespace(config=given)
+        kind.Dpf().owned(blueprint, "i1")
+    assert seen == [{"DPUSet", "DPUFlavor"}, {"DPUSet", "DPUFlavor", "DPUDeployment"}]
 
 
 def test_what_cannot_be_forced():

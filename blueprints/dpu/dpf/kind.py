@@ -171,7 +171,9 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
         """Return the DPUSets and DPUFlavors of this installation. Others end with the DPU of their proof."""
-        kinds = ("DPUSet", "DPUFlavor", deployment_objects.KIND)
+        # The role of an account without deployments does not let it list them.
+        deploys = deploying.deploys(blueprint.config)
+        kinds = ("DPUSet", "DPUFlavor", *((deployment_objects.KIND,) if deploys else ()))
         return owned(blueprint, installation, kinds, named={deployment_objects.KIND: deploying.FACT})
 
     def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
