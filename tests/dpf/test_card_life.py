@@ -96,7 +96,7 @@ def test_a_card_whose_bmc_is_silent_serves_nobody_until_it_is_parked(lab, ask, b
     assert (dpu.state, waiting.state) == ("released", "acquired")
     assert Lease.objects.get(for_resource=waiting.resource_id, need="card").state == "pending"
     assert "could not be parked within" in the_card().note
-    for _ in range(40):
+    for _ in range(40):  # between two attempts, each of half a second, it is not shown
         site.turn()
         shown = {one.what: one.message for one in attention.needed(site.root)}
         if "destroy_failed" in shown:
