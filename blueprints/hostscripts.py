@@ -38,41 +38,78 @@ esac
 
 # Every thread is read, because a process whose first thread has exited shows as a zombie without an environment or a
 # working folder while its other threads go on. A process may end before it is read and leave a child that was not yet
-# listed, so `search` also looks at what has appeared meanwhile, until nothing new is there. If the time is over before
-# that, it returns 75, because it may have missed some. `numbers` requires this script among what a search found: a
-# search that cannot see processes must not pass for a proof that there are none.
+# listed, so `search` also looks at what has appeared meanwhile, until all of that was still running once it had been
+# read: then nothing can have been missed. Others start and end processes all the time, so to wait until nothing new is
+# there would take hundreds of processes on a busy host. If the time is over before that, it returns 75, because it may
+# have missed some. `numbers` requires this script among what a search found: a search that cannot see processes must
+# not pass for a proof that there are none.
 # The processes above this script are left alone, and its own session where it shares the uid or the mark: in a shared
 # account they match too.
 _LISTING = r"""
+# Lines of one process are read by the shell itself: to start a program takes ten times as long.
+status() { { while read -r name value _ && [ "$name" != "$2:" ]; do :; done <"$1/status"; } 2>/dev/null; }
 above=' ' p=$$ session=
 while [ "${p:-0}" -gt 1 ]; do
   above="$above$p "
-  p=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$p/status" 2>/dev/null)
+  status "/proc/$p" PPid && p=$value || p=
 done
-own_session() { sed -n 's/^NSsid:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$$/status"; }
-in_tasks() { file=$1; shift; for p in $looked; do echo "$p"/task/[0-9]*/"$file"; done | xargs "$@"; }
-processes() { sed -n 's,^/proc/\([0-9][0-9]*\)/.*,\1,p' | sort -un; }
+own_session() { status /proc/$$ NSsid && echo "$value"; }
+few() { [ $# -lt 1000 ]; }
+in_tasks() {
+  file=$1 paths=
+  shift
+  for p in $looked; do paths="$paths $p/task/[0-9]*/$file"; done
+  if few $paths; then "$@" $paths; else echo $paths | xargs "$@"; fi
+}
+# Paths of one process follow each other.
+processes() {
+  last=
+  for p in "$@"; do
+    p=${p#/proc/}
+    p=${p%%/*}
+    [ "$p" = "$last" ] || echo "$p"
+    last=$p
+  done
+}
 alive() {
   [ $# != 0 ] || return 0
   looked=$(printf '/proc/%s\n' "$@")
-  in_tasks status grep -LsE '^State:[[:space:]]+[ZX]' | processes
+  processes $(in_tasks status grep -LsE '^State:[[:space:]]+[ZX]')
+}
+appeared() {
+  looked=
+  if [ $# -lt 300 ]; then
+    for p in "$@"; do case "$known " in *" $p "*) ;; *) looked="$looked $p";; esac; done
+  else
+    looked=$(printf '%s\n' $known $known "$@" | sort | uniq -u)
+  fi
+}
+ended() {
+  for p in "$@"; do
+    status "$p" State || return 0
+    case $value in ''|[ZX]*) return 0;; esac
+  done
+  return 1
 }
 search() {
   look=$1 known= tries=0
   while [ $tries -lt 20 ]; do
     set -- /proc/[0-9]*
-    looked=$(printf '%s\n' $known $known "$@" | sort | uniq -u)
+    appeared "$@"
     [ -n "$looked" ] || break
     ! [ $tries -gt 0 ] || ! over || return 75
-    known="$known $looked"
-    alive $($look)
+    set -- $looked
+    known="$known $*"
+    found=$($look)
     tries=$((tries + 1))
+    [ $tries = 1 ] || ended "$@" || tries=20
+    alive $(processes $found)
   done
 }
 elsewhere() {
   [ -n "$session" ] || { echo "$@"; return; }
-  for p in "$@"; do echo "/proc/$p/status"; done |
-    xargs grep -LsE "^NSsid:[[:space:]]+$session([[:space:]]|\$)" | processes
+  looked=$(printf '/proc/%s\n' "$@")
+  processes $(in_tasks status grep -LsE "^NSsid:[[:space:]]+$session([[:space:]]|\$)")
 }
 unseen() { echo "The processes on this host cannot be seen: $1." >&2; return 71; }
 numbers() {
@@ -91,10 +128,11 @@ pause() { sleep 0.05 2>/dev/null || sleep 1; }
 # Root without CAP_SYS_PTRACE does not see the processes of others where /proc is mounted with hidepid.
 _HOLDERS = r"""
 of_uid() {
-  in_tasks status grep -lsE "^Uid:([[:space:]][0-9]+)*[[:space:]]$uid([[:space:]]|\$)|^Pid:[[:space:]]$$\$" | processes
+  in_tasks status grep -lsE "^Uid:([[:space:]][0-9]+)*[[:space:]]$uid([[:space:]]|\$)|^Pid:[[:space:]]$$\$"
 }
 pids() {
-  case $(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$$/status") in
+  status /proc/$$ CapEff
+  case $value in
     *[89a-fA-F]????) ;;
     *) [ "$(id -u)" = "$uid" ] || ! grep -qsE '^[^ ]+ /proc proc [^ ]*hidepid=[1-9nip]' /proc/self/mounts ||
       { unseen "/proc is mounted with hidepid"; return; };;
@@ -105,9 +143,10 @@ pids() {
 
 _CLOCK = r"""
 # In hundredths: whole seconds would make one second anything between none and one.
-uptime() { read -r up _ </proc/uptime; echo $((${up%.*} * 100 + 1${up#*.} - 100)); }
-stop=$(($(uptime) + seconds * 100))
-over() { [ "$(uptime)" -ge "$stop" ]; }
+uptime() { { read -r up _ </proc/uptime; } 2>/dev/null || up=0.00; up=$((${up%.*} * 100 + 1${up#*.} - 100)); }
+uptime
+stop=$((up + seconds * 100))
+over() { uptime; [ $up -ge $stop ]; }
 """
 
 # Stopped first, until nothing new appears: what forks faster than it is killed no longer forks then. Processes that
@@ -178,13 +217,15 @@ END_MARKED = (
 mark=$1 home=$2 seconds=$3 session=$(own_session)
 [ -n "$mark" ] && [ "${home#/?}" != "$home" ] || exit 64
 of_mark() {
-  [ ! -r "/proc/$$/task/$$/environ" ] || echo $$
-  in_tasks environ grep -slzxF -- "$mark" | processes
-  in_tasks cwd ls -ld 2>/dev/null | while IFS= read -r line; do
-    case $line in
-      *" -> $home"|*" -> $home/"*|*" -> $home (deleted)") line=${line#* /proc/}; echo "${line%%/*}";;
-    esac
-  done
+  {
+    [ ! -r "/proc/$$/task/$$/environ" ] || echo "/proc/$$/"
+    in_tasks environ grep -slzxF -- "$mark"
+    in_tasks cwd ls -ld 2>/dev/null | while IFS= read -r line; do
+      case $line in
+        *" -> $home"|*" -> $home/"*|*" -> $home (deleted)") line=${line#* /proc/}; echo "/proc/${line%%/*}/";;
+      esac
+    done
+  } | LC_ALL=C sort -u
 }
 pids() { numbers of_mark; }
 at_once() { return 1; }
@@ -200,7 +241,8 @@ _BOUNDED = (
     _CLOCK
     + r"""
 bounded() {
-  rest=$(((stop - $(uptime) + 99) / 100))
+  uptime
+  rest=$(((stop - up + 99) / 100))
   [ $rest -gt 0 ] || return 124
   if command -v timeout >/dev/null 2>&1; then timeout -s KILL $rest "$@"; else "$@"; fi
 }
@@ -277,7 +319,7 @@ seconds=$2 python=${3:-python3} homes=$4
 # A folder that somebody moves away while find is inside it ends the whole search, with the status of any small error.
 # So each search goes on to the root folder and prints that last: without it, the search was not finished.
 nothing() {
-  found=$(bounded find "$1" / -xdev '(' -path / -prune -print ')' -o ! -name . -uid "$uid" -print -quit 2>/dev/null)
+  found=$(bounded find "$@" / -xdev '(' -path / -prune -print ')' -o ! -name . -uid "$uid" -print -quit 2>/dev/null)
   [ "$found" = / ]
 }
 # What of a file system that the uid has mounted through FUSE is left when its server is gone.
@@ -286,16 +328,18 @@ while read -r _ _ _ _ point rest; do
   point=$(printf '%b.' "$point")
   case ",${rest##* }," in *",user_id=$uid,"*) umount -l -- "${point%.}" 2>/dev/null;; esac
 done </proc/self/mountinfo
-left=0
+left=0 places=
 for place in /tmp /var/tmp /dev/shm /dev/mqueue /run /run/lock "/run/user/$uid" /var/spool /var/mail /var/crash; do
-  [ -d "$place" ] || continue
+  [ ! -d "$place" ] || places="$places $place/."
+done
+nothing $places || for place in $places; do
   n=0
-  until nothing "$place/."; do
+  until nothing "$place"; do
     [ $n -lt 10 ] || { left=1; break; }
     n=$((n + 1))
-    bounded find "$place/." -xdev ! -name . -uid "$uid" -delete 2>/dev/null
+    bounded find "$place" -xdev ! -name . -uid "$uid" -delete 2>/dev/null
     # A folder with things of others in it stays, but belongs to nobody who comes after.
-    bounded find "$place/." -xdev ! -name . -type d -uid "$uid" -execdir chown -h 0:0 '{}' + 2>/dev/null
+    bounded find "$place" -xdev ! -name . -type d -uid "$uid" -execdir chown -h 0:0 '{}' + 2>/dev/null
   done
 done
 # Message queues are there also where nobody has mounted them; root of a container may not be allowed to look.

@@ -684,10 +684,9 @@ def test_processes_that_live_shorter_than_a_search_takes_are_ended(folder: Path)
 
 
 # Reading all processes takes longer than a process of the chain lives; reading a few does not.
-SLOW_XARGS = """#!/bin/sh
-given=$(cat)
-[ ${#given} -lt 1500 ] || sleep 0.4
-printf '%s\\n' "$given" | PATH=${PATH#*:} exec xargs "$@"
+SLOW_GREP = """#!/bin/sh
+[ $# -lt 30 ] || sleep 0.4
+PATH=${PATH#*:} exec grep "$@"
 """
 CHAIN = """
 body='[ "$1" -lt 100 ] || exit 0; sleep 0.2; setsid /bin/sh -c "$0" "$0" $(($1 + 1)) &'
@@ -697,9 +696,7 @@ setsid /bin/sh -c "$body" "$body" 0
 
 def test_what_starts_its_successor_while_a_busy_host_is_searched_is_ended(tmp_path: Path) -> None:
     name, mark = "DRYDOCK_LEASE", f"DRYDOCK_LEASE=chain-{os.getpid()}"
-    slow = tmp_path / "xargs"
-    slow.write_text(SLOW_XARGS)
-    slow.chmod(0o755)
+    _program(tmp_path / "grep", SLOW_GREP)
     subprocess.run(
         ["/bin/sh", "-c", CHAIN], env={name: mark.partition("=")[2], "PATH": os.defpath}, cwd="/", check=True
     )
@@ -710,19 +707,53 @@ def test_what_starts_its_successor_while_a_busy_host_is_searched_is_ended(tmp_pa
     assert (found.stdout, peers.marked(mark)) == ("0\n", []), found
 
 
-COUNTING_XARGS = """#!/bin/sh
+UNREAPED_GREP = """#!/bin/sh
+folder=${0%/*} pid=
+touch "$folder/start"
+while [ ! -s "$folder/started" ]; do sleep 0.02; done
+read -r pid <"$folder/started"
+case " $* " in *" /proc/$pid/"*)
+  touch "$folder/leave"
+  until PATH=${PATH#*:} grep -q '^State:.Z' /proc/$pid/status; do sleep 0.02; done;;
+esac
+PATH=${PATH#*:} exec grep "$@"
+"""
+
+
+def test_what_ends_while_it_is_read_and_is_not_reaped_does_not_hide_its_child(tmp_path: Path) -> None:
+    """The first search is held until a process has started; the second until that has a child and has ended."""
+    mark = f"DRYDOCK_LEASE=unreaped-{os.getpid()}"
+    _program(tmp_path / "grep", UNREAPED_GREP)
+    words = ["/bin/sh", "-c", hostscripts.END_MARKED, "sh", mark, "/no/such/home", "60"]
+    path, marked = {"PATH": f"{tmp_path}:{os.defpath}"}, {"PATH": os.defpath, **dict([mark.split("=")])}
+    with subprocess.Popen(words, env=path, cwd="/", stdout=subprocess.PIPE, text=True) as ending:
+        peers.eventually((tmp_path / "start").exists)
+        parent = subprocess.Popen(
+            ["/bin/sh", "-c", "read -r _; setsid sleep 60 & exit 0"], env=marked, cwd="/", stdin=subprocess.PIPE
+        )
+        (tmp_path / "number").write_text(f"{parent.pid}\n")
+        (tmp_path / "number").rename(tmp_path / "started")
+        peers.eventually((tmp_path / "leave").exists)
+        assert parent.stdin is not None
+        parent.stdin.close()
+        found = ending.communicate()[0]
+    left = peers.marked(mark)
+    parent.wait()
+    assert (found, left) == ("0\n", [])
+
+
+COUNTING_GREP = """#!/bin/sh
 echo x >>${0%/*}/searches
 sleep 0.5
-PATH=${PATH#*:} exec xargs "$@"
+PATH=${PATH#*:} exec grep "$@"
 """
 ENDLESS = 'while [ ! -e "$1/end" ]; do env "$2" sleep 30 & sleep 0.1; done'
 
 
 def test_what_starts_more_than_can_be_ended_is_given_up_when_the_time_is_over(tmp_path: Path) -> None:
     """On a slow host, each search finds another process that must be ended."""
-    mark, slow_xargs = f"DRYDOCK_LEASE=endless-{os.getpid()}", tmp_path / "xargs"
-    slow_xargs.write_text(COUNTING_XARGS)
-    slow_xargs.chmod(0o755)
+    mark = f"DRYDOCK_LEASE=endless-{os.getpid()}"
+    _program(tmp_path / "grep", COUNTING_GREP)
     words = ["/bin/sh", "-c", hostscripts.END_MARKED, "sh", mark, "/no/such/home"]
     endless = ["/bin/sh", "-c", ENDLESS, "sh", str(tmp_path), mark]
     with subprocess.Popen(endless, cwd="/", start_new_session=True) as starter:
@@ -736,6 +767,11 @@ def test_what_starts_more_than_can_be_ended_is_given_up_when_the_time_is_over(tm
     assert (left.stdout, peers.marked(mark)) == ("0\n", []), left
     assert int(found.stdout) > 0
     assert searches < 40
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def test_what_the_uid_left_below_run_is_removed(hosts: Hosts, lease: LeaseView) -> None:
