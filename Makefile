@@ -39,8 +39,8 @@ PYTEST = $(BIN)/python -m pytest -n $(NUMPROCESSES) --reruns $(RERUNS) --reruns-
 test: install-dev peers ## run the tests, except those of test-slow (TESTS=path selects some)
 	@$(PYTEST) -m "not slow and not metal" $(TESTS)
 
-test-slow: install-dev peers kube-peer ## run the slow tests: chaos, outages, storm, benchmarks, crashes at every call over SSH
-	@$(PYTEST) -m "slow and not metal" $(TESTS)
+test-slow: install-dev peers kube-peer ## run the slow tests: chaos, outages, storm, benchmarks, crashes at every call over SSH (MINUTES=40 begins none later)
+	@$(PYTEST) $(if $(MINUTES),--minutes $(MINUTES)) -m "slow and not metal" $(TESTS)
 
 kube-peer: # a Kubernetes API server for the tests of DPF, if its script is beside the repository (once; minutes)
 	@if [ -x ../shared/peers/kube-apiserver ]; then nice -n 10 ../shared/peers/kube-apiserver build || \

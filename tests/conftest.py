@@ -27,9 +27,22 @@ settings.register_profile("drydock", deadline=None)
 settings.load_profile("drydock")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the time that a run may have."""
+    slow.add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Report failures at once, and what the tests cost."""
+    """Report failures at once, and what the tests cost. The run's time counts from here."""
     reporting.register(config)
+    if not hasattr(config, "workerinput"):
+        slow.set_end(config.getoption("minutes"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Set up nothing for a test that comes too late."""
+    slow.skip_if_late()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -47,6 +47,8 @@ GROUPS = {
 SECONDS = {
     ACCOUNTS: 560,
     COMMANDS: 300,
+    "tests/bench/test_dpus.py": 300,
+    "tests/bench/test_small.py": 250,
     "tests/bluefield/test_rshim_steps.py": 50,
     "tests/blueprints/baremetal/test_conformance.py": 30,
     "tests/blueprints/baremetal/test_network_ramdisk.py": 500,

@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
+
+UNTIL = "DRYDOCK_TESTS_UNTIL"
+"""Environment variable with the Unix time after which no test is begun."""
 
 EVERY_CALL = ("_at_any_call", "_any_part_of_")
 """Tests that repeat a plan once for each of its calls, which takes long if a call is a real command or request.
@@ -76,3 +80,24 @@ def _makes_again(item: pytest.Item) -> bool:
     """Return whether a test of the conformance suite makes what other benches make, and is not one of SMOKE."""
     function = getattr(item, "function", None)
     return getattr(function, "__module__", "") in MAKING and getattr(function, "__name__", "") not in SMOKE
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """Declare `--minutes`."""
+    parser.addoption("--minutes", type=float, metavar="N", help="begin no test later than N minutes after the start")
+
+
+def set_end(minutes: float | None) -> None:
+    """Give this process and the workers that it starts the time of `--minutes`."""
+    if minutes is not None:
+        os.environ[UNTIL] = str(time.time() + minutes * 60)
+
+
+def skip_if_late() -> None:
+    """Skip the test that is about to begin if the time of `--minutes` is over.
+
+    Raises `Skipped`. The summary counts the tests that were not begun.
+    """
+    until = os.environ.get(UNTIL)
+    if until and time.time() > float(until):
+        pytest.skip("not begun within --minutes")
