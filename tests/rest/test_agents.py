@@ -330,13 +330,13 @@ def test_a_bad_report_is_refused_whole_and_names_the_field(joined, what):
         (b"\x1f\x8b garbage", {"Content-Encoding": "gzip"}), (b"{}", {"Content-Encoding": "br"}),
         (gzip.compress(b"{}", mtime=0) + b"more", {"Content-Encoding": "gzip"}),
         (gzip.compress(b"{}", mtime=0)[:-4], {"Content-Encoding": "gzip"}),
-        (gzip.compress(b" " * (64 << 20), mtime=0), {"Content-Encoding": "gzip"}),
+        (lambda: gzip.compress(b" " * (64 << 20), mtime=0), {"Content-Encoding": "gzip"}),
     ],
 )  # fmt: skip
 def test_a_body_that_is_not_json_or_too_large_is_refused(joined, content, headers):
-    agent = joined()
+    agent, body = joined(), content() if callable(content) else content
     for method, path in (("PUT", "me/hardware"), ("POST", "hello"), ("POST", "me/orders/1")):
-        agent.send(method, path, content=content, headers=headers, code=400)
+        agent.send(method, path, content=body, headers=headers, code=400)
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_read(joined):
