@@ -35,8 +35,11 @@ _PAUSE = 2.0
 def remove_former(spec: Spec, memo: Json) -> Answer:
     """Remove what other leases on the DPU have written, of which none is active now, and wait until it is gone.
 
-    A lease that is set up again, after its DPU was installed anew, keeps its services: DPF starts them again.
+    A lease that is set up again, after its DPU was installed anew, keeps its services: DPF starts them again. On a DPU
+    that was built for this lease there is nothing, which saves a listing of each type.
     """
+    if spec.resource.fresh():
+        return Ready()
     with opened(spec) as site:
         return _removed(site, spec, {}, memo)
 
