@@ -94,13 +94,14 @@ class Watching(Phases):
         self.destroyed(updated)
 
     @needs(Updates)
-    def test_whether_a_change_disturbs_leases_is_a_sentence_and_always_the_same(self) -> None:
+    def test_whether_a_change_disturbs_leases_or_can_be_forced_is_a_sentence_and_always_the_same(self) -> None:
         assert isinstance(self.kind, Updates)
         config = self.blueprint().config
         for before in (None, config):
-            said = self.kind.disruption(before, config)
-            assert said == self.kind.disruption(before, config)
-            assert said == "" or (said[:1].isupper() and said.endswith(".")), f"{said!r} is not a sentence"
+            for told in (self.kind.disruption, self.kind.unforcible):
+                said = told(before, config)
+                assert said == told(before, config)
+                assert said == "" or (said[:1].isupper() and said.endswith(".")), f"{said!r} is not a sentence"
 
     @needs(Updates)
     def test_a_change_that_disturbs_no_lease_leaves_a_lease_as_it_is(self) -> None:

@@ -206,6 +206,15 @@ class _ChecksOthers(_Vouches):
         return BulkChecked(facts={one.id + 1: {} for one in resources})
 
 
+class _FixesUnknown(Fake):
+    fixed: ClassVar[frozenset[str]] = frozenset({"nothing"})
+
+
+class _Mumbles(Fake):
+    def unforcible(self, before: Any, after: Any) -> str:
+        return "because"
+
+
 class _Random(Fake):
     def drafts(self, config: Any, asked: Any) -> list[Any]:
         return list(super().drafts(config, asked))[:: (-1) ** next(_numbers)]
@@ -246,6 +255,8 @@ class _Misplaces(Fake):
         (_ChecksUndeclared(), "test_no_method_of_a_capability_without_its_class"),
         (_Vouches(), "test_a_bulk_check_changes_nothing_and_finds_no_dead_resource_sound"),
         (_ChecksOthers(), "test_a_bulk_check_changes_nothing_and_finds_no_dead_resource_sound"),
+        (_FixesUnknown(), "test_fields_that_are_fixed_are_those_of_a_registration"),
+        (_Mumbles(), "test_whether_a_change_disturbs_leases_or_can_be_forced_is_a_sentence_and_always_the_same"),
         (_Random(), "test_drafts_are_the_same_again_and_make_nothing"),
         (_Unfitting(), "test_what_no_resource_meets_has_no_draft"),
         (_Misplaces(), "test_localities_of_discovered_things_can_be_compared"),
