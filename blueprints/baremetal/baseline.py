@@ -96,6 +96,7 @@ def find_update(spec: Spec, memo: Json) -> Answer:
 
 
 _UNKNOWN = "It is not known whether the BMC has begun the update, because the answer was lost."
+_FORGOTTEN = "The BMC does not know its task."
 _MOST_TASKS = 20
 """Maximum number of new tasks that are read to find the one of an update."""
 
@@ -185,6 +186,8 @@ def _looked(spec: Spec, memo: Json, wanted: FirmwareVersion) -> Answer:
                 said = task.message or "it gave no reason"
                 message = f"The BMC could not update {wanted.component} to {wanted.version}: {said}"[:1500]
                 return Failed(scope=Scope.OPERATOR, code=UPDATE, message=message)
+            if task.state == "unknown":
+                return _still(memo, wanted, waited, baseline, f"{_FORGOTTEN} It reports version {version}")
             if task.state == "running":
                 return _still(memo, wanted, waited, baseline, task.message, task.percent)
             memo = {**memo, "finished": True, "power": {"stage": "off"} if wanted.power_cycle else None}

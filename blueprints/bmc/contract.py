@@ -141,7 +141,7 @@ class Upgrades(ABC):
     def task(self, id: str) -> BmcTask:
         """Read a task that was started by this or an earlier session.
 
-        A task that the BMC no longer knows is `failed`, with a message that says so.
+        A task that the BMC does not know is `unknown`, which says nothing about its result.
         """
 
     def tasks(self) -> Sequence[str] | None:

@@ -352,7 +352,7 @@ class RedfishSession(Bmc, Boots, Mounts, Measures, Logs, Identifies, Counts, Upg
         try:
             answer = self._client.status(id)
         except BmcLacks:
-            return BmcTask(id=id, state="failed", message="The BMC no longer knows the task.")
+            return BmcTask(id=id, state="unknown", message="The BMC does not know the task.")
         except BmcRefused as error:
             return BmcTask(id=id, state="failed", message=error.message[:300])
         return redfish_readings.task(answer.body, id, answer.status)

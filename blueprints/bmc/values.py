@@ -177,7 +177,9 @@ class BmcTask:
     """A long task of a BMC, such as a firmware update. It goes on without us."""
 
     id: str
-    state: Literal["running", "done", "failed"]
+    state: Literal["running", "done", "failed", "unknown"]
+    """`unknown`: the BMC does not know the task. BMCs forget tasks when they restart, and some list one only after it
+    has begun."""
     percent: int | None = None
     message: str = ""
     updates: bool | None = None

@@ -160,8 +160,9 @@ def delete_ours(kind: str) -> Act:
             left = site.delete(kind, site.name(kind, spec.resource.key))
         if left is None:
             return Ready()
-        kept = f" It is kept by the finalizers {', '.join(left.finalizers)}." if left.finalizers else ""
-        return Wait(after=_PAUSE, watched=SELDOM, memo=memo, sentence=f"{kind} {left.name} is being deleted.{kept}")
+        return Wait(
+            after=_PAUSE, watched=SELDOM, memo=memo, sentence=f"{kind} {left.name} is being deleted.{left.kept}"
+        )
 
     return deleted
 

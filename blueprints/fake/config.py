@@ -92,6 +92,7 @@ class Config(Fields):
     poll_seconds: float = Field(default=0.1, ge=0, description="Seconds between two polls.")
     watch: bool = Field(default=False, description="Watch the provider, and poll less often meanwhile.")
     watch_health: bool = Field(default=False, description="Check after changes, and seldom otherwise, during a watch.")
+    bulk_checks: bool = Field(default=False, description="Check idle resources together.")
     watched_seconds: float = Field(default=30.0, ge=0, description="Seconds between two polls during a watch.")
     lacks: tuple[Literal["powers", "reboots", "resizes", "retypes", "tags", "consoles", "acts"], ...] = Field(
         default=(), description="Capabilities that these machines lack."

@@ -14,9 +14,10 @@ from blueprints.answers import NeededLease
 from blueprints.contract import (
     Activates,
     Builds,
+    BulkChecked,
+    BulkChecks,
     Carried,
     CatalogueStale,
-    Checks,
     Cleans,
     Controls,
     Discovers,
@@ -37,12 +38,12 @@ from blueprints.fake.machine import Machine
 from blueprints.fake.provider import Provider
 from blueprints.fake.services import open_services
 from blueprints.fake.watch import follow
-from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem
+from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem, ResourceView
 from blueprints.watches import Ending, WatchNews, WatchPlace
 from interfaces.dpu_services import DpuServices
 
 
-class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists, Checks, Updates, Watches):
+class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists, BulkChecks, Updates, Watches):
     """A resource without any steps per lease, for the fastest tests."""
 
     name: ClassVar[str] = "fake"
@@ -113,6 +114,16 @@ class Fake(Machine, FakeActs, Kind, Builds, Carried, Registers, Discovers, Lists
     def check(self) -> Plan:
         """Return the plan that checks whether the instance runs."""
         return (step("check", "look", actions.check_health),)
+
+    def checks_in_bulk(self, config: config.Config) -> bool:
+        """Return what the config says. Faults happen in the plan of `check` only."""
+        return config.bulk_checks and not config.faults
+
+    def check_in_bulk(self, resources: Sequence[ResourceView], *, deadline: float) -> BulkChecked:
+        """Return the instances that run, by one look at the provider."""
+        provider = Provider(resources[0].blueprint.config.provider)
+        running = provider.check_together([one.key for one in resources])
+        return BulkChecked(sound=[one.id for one in resources if one.key in running])
 
     def update(self) -> Plan:
         """Return the plan that flashes and restarts the instance, or only changes its traits."""

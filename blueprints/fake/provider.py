@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
@@ -76,6 +76,15 @@ class Provider:
         with self._call("check", key) as db:
             db.execute("UPDATE instances SET checks = checks + 1 WHERE key = ?", (key,))
             return _instance(db, key)
+
+    def check_together(self, keys: Sequence[str]) -> set[str]:
+        """Return those of these instances that run, are on, and report neither a health nor ask for a password."""
+        with self._call("check_together", "") as db:
+            sound = db.execute(
+                """SELECT key FROM instances WHERE state = 'running' AND power = 'on'
+                AND key NOT IN (SELECT key FROM settings WHERE name IN ('health', 'password'))"""
+            )
+            return {row["key"] for row in sound} & set(keys)
 
     def switch(self, key: str, power: str, *, cycle: bool = False) -> Instance | None:
         """Switch the instance on or off. Idempotent."""

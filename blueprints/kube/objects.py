@@ -133,6 +133,11 @@ class Object:
         return found[:_MOST_TEXT] if isinstance(found, str) else ""
 
     @property
+    def kept(self) -> str:
+        """Return a sentence that names the finalizers, with a space before it; empty if there are none."""
+        return f" It is kept by the finalizers {', '.join(self.finalizers)}." if self.finalizers else ""
+
+    @property
     def observed(self) -> bool:
         """Whether the status is about the present generation, as far as the object says so.
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from blueprints.contract import CAPABILITIES, Carried, Fields, Kind, Step, capabilities
+from blueprints.contract import CAPABILITIES, Carried, Fields, Kind, Registers, Step, capabilities
 from blueprints.testing.phases import Phases
 from blueprints.testing.rules import frozen, json_safe
 
@@ -49,6 +49,10 @@ class Declared(Phases):
             assert match.attribute in self.kind.Attributes.model_fields
             assert match.requirement in self.kind.Requirements.model_fields
             frozen(match)
+
+    def test_fields_that_are_fixed_are_those_of_a_registration(self) -> None:
+        if isinstance(self.kind, Registers):
+            assert self.kind.fixed <= self.kind.Registration.model_fields.keys()
 
     def test_capabilities_come_from_the_classes_alone(self) -> None:
         assert not hasattr(self.kind, "capabilities"), (

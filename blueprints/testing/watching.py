@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from blueprints.answers import Ready
-from blueprints.contract import Activates, Checks, Powers, Updates
+from blueprints.contract import Activates, BulkChecked, BulkChecks, Checks, Powers, Updates
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.testing.phases import Phases, expect_ready, needs
 
+_BULK = 30.0
+"""Seconds that a bulk check may take."""
+
 
 class Watching(Phases):
-    """Tests of Checks, Powers and Updates."""
+    """Tests of Checks, BulkChecks, Powers and Updates."""
 
     @needs(Checks)
     def test_a_healthy_resource_is_found_healthy_and_looking_changes_nothing(self) -> None:
@@ -51,6 +54,20 @@ class Watching(Phases):
         else:
             self.destroyed(resource)
 
+    @needs(BulkChecks)
+    def test_a_bulk_check_changes_nothing_and_finds_no_dead_resource_sound(self) -> None:
+        resource = self.built()
+        for _ in range(2):
+            resource = self.ready("check", resource).spec.resource
+        before = list(self.outside())
+        for _ in range(2):
+            found = self._checked_in_bulk(resource)
+            assert {*found.sound, *found.facts} <= {resource.id}, "it is about resources that it was not given"
+        assert list(self.outside()) == before
+        self.kill(resource)
+        assert not self._checked_in_bulk(resource).sound
+        self.destroyed(resource)
+
     @needs(Powers)
     def test_power_goes_where_it_is_wanted_and_stays_there(self) -> None:
         resource = self.built()
@@ -77,13 +94,14 @@ class Watching(Phases):
         self.destroyed(updated)
 
     @needs(Updates)
-    def test_whether_a_change_disturbs_leases_is_a_sentence_and_always_the_same(self) -> None:
+    def test_whether_a_change_disturbs_leases_or_can_be_forced_is_a_sentence_and_always_the_same(self) -> None:
         assert isinstance(self.kind, Updates)
         config = self.blueprint().config
         for before in (None, config):
-            said = self.kind.disruption(before, config)
-            assert said == self.kind.disruption(before, config)
-            assert said == "" or (said[:1].isupper() and said.endswith(".")), f"{said!r} is not a sentence"
+            for told in (self.kind.disruption, self.kind.unforcible):
+                said = told(before, config)
+                assert said == told(before, config)
+                assert said == "" or (said[:1].isupper() and said.endswith(".")), f"{said!r} is not a sentence"
 
     @needs(Updates)
     def test_a_change_that_disturbs_no_lease_leaves_a_lease_as_it_is(self) -> None:
@@ -131,6 +149,17 @@ class Watching(Phases):
         self.ready("deactivate", updated, lease)
         assert self._access(lease) == []
         self.destroyed(updated)
+
+    def _checked_in_bulk(self, resource: ResourceView) -> BulkChecked:
+        """Return the result for one resource, as the engine passes it. An exception means that nothing is known."""
+        assert isinstance(self.kind, BulkChecks)
+        plain = replace(resource, parts=(), parents={}, locks={}, part_of=())
+        if not self.kind.checks_in_bulk(plain.blueprint.config):
+            return BulkChecked()
+        try:
+            return self.kind.check_in_bulk([plain], deadline=_BULK)
+        except Exception:
+            return BulkChecked()
 
     def _updates(self) -> Iterator[tuple[Callable[[ResourceView], ResourceView], bool]]:
         """Yield how a resource becomes outdated, and whether its update may disturb leases."""

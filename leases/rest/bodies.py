@@ -193,7 +193,7 @@ class DpuVolume(Body):
     ] = None
 
 
-class DpuVpcNetwork(Body):
+class DpuVirtualNetwork(Body):
     """A virtual network of a VPC."""
 
     name: Annotated[str, Field(max_length=40)]
@@ -215,7 +215,7 @@ class DpuVpc(Body):
     """A VPC of a DPU, which is in one VPC at most. Drydock sets node and tenant."""
 
     isolation: Annotated[str, Field(max_length=253, description="Isolation class that the blueprint allows.")]
-    networks: Annotated[list[DpuVpcNetwork], Field(min_length=1, max_length=8)]
+    networks: Annotated[list[DpuVirtualNetwork], Field(min_length=1, max_length=8)]
     routed: Annotated[StrictBool, Field(description="Whether its virtual networks reach one another.")] = False
 
 

@@ -227,6 +227,30 @@ def test_a_task_that_is_never_listed_ends_by_a_limit_and_is_not_requested_again(
     assert answer.quarantines_carrier, "it is looked at before it is used"
 
 
+def test_a_task_that_the_bmc_does_not_know_for_a_while_is_waited_for(lab):
+    lab.ready()
+    second = lab.call(steps.flash, lab.call(steps.flash).memo)
+    hidden = {number: lab.card.tasks.pop(number) for number in list(lab.card.tasks)}
+    waits = lab.call(steps.flash, second.memo)
+    assert isinstance(waits, Wait)
+    assert "The BMC does not know the task of the installation." in waits.sentence
+    lab.card.tasks |= hidden
+    assert isinstance(lab.carry(steps.flash, waits.memo), Ready)
+    assert lab.bmc.calls.count(f"POST {UPDATE}") == 1
+
+
+def test_a_task_that_the_bmc_has_forgotten_leaves_a_card_to_be_looked_at(lab, monkeypatch):
+    lab.ready()
+    second = lab.call(steps.flash, lab.call(steps.flash).memo)
+    lab.card.tasks.clear()
+    monkeypatch.setattr(steps, "_LOST", 0.0)
+    answer = lab.carry(steps.flash, second.memo)
+    assert isinstance(answer, Failed)
+    assert (answer.code, answer.quarantines_carrier) == ("flash_unknown", True)
+    assert "does not know the task of the installation any more" in answer.message
+    assert lab.bmc.calls.count(f"POST {UPDATE}") == 1
+
+
 def test_the_task_is_stored_before_it_is_read(lab):
     lab.ready()
     second = lab.call(steps.flash, lab.call(steps.flash).memo)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from blueprints.answers import Absent, Answer, Json, Need, NeededLease, Ready, Unknown, Wait
-from blueprints.contract import Builds, Checks, Fields, Kind, Opener, Plan, Step
+from blueprints.contract import Builds, BulkChecked, Checks, Fields, Kind, Opener, Plan, Step
 from blueprints.fake import actions
 from blueprints.fake.kind import Fake, FakeActivated
 from blueprints.fake.offering import FakeCloud
@@ -22,7 +22,7 @@ from blueprints.fake.provider import Provider
 from blueprints.matching import Match
 from blueprints.records.erasures import Erasure
 from blueprints.records.sensors import SensorReading, SensorReport
-from blueprints.specs import Spec
+from blueprints.specs import ResourceView, Spec
 from blueprints.testing.conformance import KindConformance
 from blueprints.testing.driver import Driver
 from blueprints.testing.rules import ContractBroken, called
@@ -193,6 +193,28 @@ class _ChecksUndeclared(Kind, Builds):
         return Fake().check()
 
 
+class _Vouches(Fake):
+    def checks_in_bulk(self, config: Any) -> bool:
+        return True
+
+    def check_in_bulk(self, resources: Sequence[ResourceView], *, deadline: float) -> BulkChecked:
+        return BulkChecked(sound=[one.id for one in resources])
+
+
+class _ChecksOthers(_Vouches):
+    def check_in_bulk(self, resources: Sequence[ResourceView], *, deadline: float) -> BulkChecked:
+        return BulkChecked(facts={one.id + 1: {} for one in resources})
+
+
+class _FixesUnknown(Fake):
+    fixed: ClassVar[frozenset[str]] = frozenset({"nothing"})
+
+
+class _Mumbles(Fake):
+    def unforcible(self, before: Any, after: Any) -> str:
+        return "because"
+
+
 class _Random(Fake):
     def drafts(self, config: Any, asked: Any) -> list[Any]:
         return list(super().drafts(config, asked))[:: (-1) ** next(_numbers)]
@@ -231,6 +253,10 @@ class _Misplaces(Fake):
         (_Twins(), "test_steps_have_sane_names_that_are_unique_in_their_plan"),
         (_Declares(), "test_capabilities_come_from_the_classes_alone"),
         (_ChecksUndeclared(), "test_no_method_of_a_capability_without_its_class"),
+        (_Vouches(), "test_a_bulk_check_changes_nothing_and_finds_no_dead_resource_sound"),
+        (_ChecksOthers(), "test_a_bulk_check_changes_nothing_and_finds_no_dead_resource_sound"),
+        (_FixesUnknown(), "test_fields_that_are_fixed_are_those_of_a_registration"),
+        (_Mumbles(), "test_whether_a_change_disturbs_leases_or_can_be_forced_is_a_sentence_and_always_the_same"),
         (_Random(), "test_drafts_are_the_same_again_and_make_nothing"),
         (_Unfitting(), "test_what_no_resource_meets_has_no_draft"),
         (_Misplaces(), "test_localities_of_discovered_things_can_be_compared"),

@@ -50,6 +50,7 @@ class FakeHooks(KindConformance):
             "poll_seconds": 0,
             "secrets": True,
             "watch": True,
+            "bulk_checks": True,
             "charts": [{"repository": "oci://charts.example.org/doca", "name": "firewall", "versions": ["1.2.0"]}],
             **self.more,
         }
@@ -151,6 +152,11 @@ class TestFake(FakeHooks):
     """The fake without work per lease."""
 
     kind = Fake()
+
+    def test_a_bulk_check_finds_what_runs(self) -> None:
+        resource = self.built()
+        assert self._checked_in_bulk(resource).sound == [resource.id]
+        self.destroyed(resource)
 
 
 class TestFakeActivated(FakeHooks):

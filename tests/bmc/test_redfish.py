@@ -697,10 +697,10 @@ def test_a_failed_task_says_why(double):
         assert (task.state, task.message) == ("failed", "The image has a wrong signature.")
 
 
-def test_a_task_that_the_bmc_has_forgotten_has_failed(double):
+def test_a_task_that_the_bmc_has_forgotten_is_unknown(double):
     with opened(double) as session:
         found = session.task(f"{V1}/TaskService/Tasks/9")
-    assert (found.state, found.message) == ("failed", "The BMC no longer knows the task.")
+    assert (found.state, found.message) == ("unknown", "The BMC does not know the task.")
 
 
 @pytest.mark.parametrize("kind", ["lost", "truncated"])

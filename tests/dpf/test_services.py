@@ -15,7 +15,7 @@ from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Ready, Wait
 from blueprints.dpf import services as objects
 from blueprints.dpf import site_of
-from blueprints.dpu.dpf import leasing
+from blueprints.dpu.dpf import leasing, revocation
 from blueprints.dpu.dpf.config import Config
 from blueprints.dpu.dpf.kind import Dpf
 from blueprints.dpu.dpf.services import DpfServices, open_services
@@ -416,6 +416,16 @@ def test_an_account_from_before_needs_no_right_to_services_until_there_are_chart
     assert isinstance(answer, Failed)
     assert "dpuservices" in answer.message
     assert "drydock kube role" in answer.message
+
+
+@pytest.mark.parametrize("act", [leasing.remove_former, revocation.revoke_former])
+def test_no_server_is_asked_what_is_left_on_a_dpu_that_was_built_for_the_lease(site: Site, act: Any) -> None:
+    tags = site.dpu(1)
+    lease = site.lease(1, tags)
+    blueprint = replace(lease.resource.blueprint, credentials={"dpf": {"kubeconfig": _elsewhere(site.kubeconfig)}})
+    for fresh, expected in ((lambda: True, Ready), (lambda: False, Wait)):
+        resource = replace(lease.resource, blueprint=blueprint, fresh=fresh)
+        assert isinstance(act(site.spec(replace(lease, resource=resource), tags), {}), expected)
 
 
 def test_a_server_without_services_is_told_if_there_are_charts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,24 +14,8 @@ from interfaces.dpu_services import CredentialState, DpuServices
 from interfaces.dpu_services.credentials import MOST_CREDENTIALS
 from interfaces.dpu_services.fake import FakeDpuServices, MemoryBackend
 from interfaces.errors import ConnectionLost, CredentialMissing, LeaseEnded, ServiceChanged
-
-
-class Lease:
-    """A lease that may end."""
-
-    over = False
-
-    def __call__(self) -> None:
-        if self.over:
-            raise LeaseEnded
-
-    def end(self) -> None:
-        self.over = True
-
-
-@pytest.fixture
-def lease() -> Lease:
-    return Lease()
+from tests.interfaces.dpus import Lease
+from tests.interfaces.dpus import lease as lease
 
 
 @pytest.fixture

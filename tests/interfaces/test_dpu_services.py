@@ -15,6 +15,8 @@ from interfaces.dpu_services.contract import MOST
 from interfaces.dpu_services.fake import FakeDpuServices
 from interfaces.dpu_services.helm import DEEPEST, LARGEST
 from interfaces.errors import ConnectionLost, LeaseEnded, ServiceChanged, ServiceMissing
+from tests.interfaces.dpus import Lease
+from tests.interfaces.dpus import lease as lease
 
 REPOSITORY = "oci://charts.example.org/doca"
 CHART = Chart(repository=REPOSITORY, name="firewall", version="1.2.0")
@@ -23,24 +25,6 @@ ALLOWED = (AllowedChart(repository=f"{REPOSITORY}/", name="firewall", versions=(
 
 def service(name: str = "edge", **given: Any) -> Service:
     return Service(name=name, **{"chart": CHART, **given})
-
-
-class Lease:
-    """A lease that may end."""
-
-    over = False
-
-    def __call__(self) -> None:
-        if self.over:
-            raise LeaseEnded
-
-    def end(self) -> None:
-        self.over = True
-
-
-@pytest.fixture
-def lease() -> Lease:
-    return Lease()
 
 
 @pytest.fixture

@@ -78,6 +78,28 @@ def test_kinds_are_told_which_leases_hold_a_resource_also_while_a_lease_is_held(
     assert view.holders() == ()
 
 
+def test_kinds_are_told_whether_a_resource_was_built_for_its_only_lease(blueprint, ask, until):
+    blueprint(kind="fake_activated", max_resources=1)
+    first = until(ask("fake_activated"), state="active")
+    resource = first.resource
+    assert specs.resource_view(resource).fresh()
+    release.release(first.pk, actor="ada")
+    until(first, state="destroyed")
+    second = until(ask("fake_activated"), state="active")
+    assert second.resource == resource
+    assert not specs.resource_view(resource).fresh()
+    # The first lease might as well have gone to another resource.
+    Lease.objects.filter(pk=first.pk).update(resource=None)
+    assert not specs.resource_view(resource).fresh()
+
+
+def test_a_resource_that_was_discovered_may_have_been_used_before(blueprint, ask, until):
+    blueprint(kind="fake_activated")
+    resource = until(ask("fake_activated"), state="active").resource
+    resource.origin = resource.Origin.DISCOVERED
+    assert not specs.resource_view(resource).fresh()
+
+
 def test_losing_a_resource_tells_every_holder(blueprint, ask, until):
     blueprint(config={"capacity": {"slots": 3}})
     used, again = until(ask(), state="active"), until(ask(serve_again=True), state="active")

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _LOOK, _LATER = 5.0, 60.0
 _LOST = 600.0
-"""Seconds after a lost answer in which the task must be listed by the BMC."""
+"""Seconds in which the BMC must list the task after a lost answer, or know it again."""
+_NOT_LISTED = "lists no task for the installation, and its answer to the request was lost"
 _RSHIM, _OFF = 120.0, 300.0
 _STARTS = (PowerAction.ON, PowerAction.RESET, PowerAction.CYCLE)
 RSHIM = "bmc_rshim"
@@ -161,21 +162,27 @@ def _followed(spec: Spec, memo: Json) -> Answer:
         if waited > config.flash_limit:
             return _too_long(waited, str(error))
         return Wait(after=_LOOK, memo=memo, percent=memo.get("percent", 12), sentence=_sentence(str(error)))
-    if task is None:
-        if waited > min(_LOST, config.flash_limit):
-            message = (
-                "The answer of the BMC to the request for the installation was lost, and it lists no task for it. It "
-                "was not requested again. Look at the card before it is used."
-            )
-            return Failed(scope=Scope.OFFER, code="flash_unknown", message=message, quarantines_carrier=True)
-        return Wait(after=_LOOK, memo=memo, percent=12, sentence="The BMC lists no task for the installation yet.")
-    memo = {**memo, "task": task.id}
+    if task is None or task.state == "unknown":
+        return _unknown(memo, config)
+    memo = {**memo, "task": task.id, "unknown": None}
     if task.state != "running":
         return _ended(spec, memo, task)
     if waited > config.flash_limit:
         return _too_long(waited, task.message)
     percent = max(int(memo.get("percent", 12)), 12 + int((task.percent or 0) * 0.6))
     return Wait(after=_LOOK, memo={**memo, "percent": percent}, percent=percent, sentence=_sentence(task.message))
+
+
+def _unknown(memo: Json, config: Config) -> Answer:
+    """Wait for the task, which the BMC does not show. An installation may go on meanwhile, so none is requested."""
+    since = (memo.get("unknown") or clock.now().isoformat()) if memo["task"] else memo["began"]
+    if _since(since) > min(_LOST, config.flash_limit):
+        what = "does not know the task of the installation any more" if memo["task"] else _NOT_LISTED
+        message = f"The BMC {what}. It was not requested again. Look at the card before it is used."
+        return Failed(scope=Scope.OFFER, code="flash_unknown", message=message, quarantines_carrier=True)
+    sentence = "The BMC does not know the task of the installation." if memo["task"] else "The BMC lists no task yet."
+    percent = int(memo.get("percent", 12))
+    return Wait(after=_LOOK, memo={**memo, "unknown": since}, percent=percent, sentence=_sentence(sentence))
 
 
 def _task(bmc: CardSession, spec: Spec, memo: Json) -> BmcTask | None:

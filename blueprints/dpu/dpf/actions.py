@@ -204,8 +204,7 @@ def delete_sets(spec: Spec, memo: Json) -> Answer:
         if not left:
             return Ready()
         hangs = _removal(site)
-    kept = f" It is kept by the finalizers {', '.join(left[0].finalizers)}." if left[0].finalizers else ""
-    sentence = f"DPUSet {left[0].name} is being deleted.{kept} {hangs}".strip()
+    sentence = f"DPUSet {left[0].name} is being deleted.{left[0].kept} {hangs}".strip()
     return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
 
 
@@ -218,8 +217,7 @@ def delete_flavors(spec: Spec, memo: Json) -> Answer:
     left = [one for one in deleted if one is not None]
     if not left:
         return Ready()
-    kept = f" It is kept by the finalizers {', '.join(left[0].finalizers)}." if left[0].finalizers else ""
-    sentence = f"DPUFlavor {left[0].name} is being deleted.{kept}"
+    sentence = f"DPUFlavor {left[0].name} is being deleted.{left[0].kept}"
     return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
 
 

@@ -179,8 +179,7 @@ def delete(spec: Spec, memo: Json) -> Answer:
         return Ready()
     with opened(spec) as site:
         if (left := site.delete(deployments.KIND, name)) is not None:
-            kept = f" It is kept by the finalizers {', '.join(left.finalizers)}." if left.finalizers else ""
-            sentence = f"DPUDeployment {name} is being deleted.{kept} {why(left)}".strip()
+            sentence = f"DPUDeployment {name} is being deleted.{left.kept} {why(left)}".strip()
             return Wait(after=_LOOK, memo=memo, sentence=sentence)
         labels = selector(deployments.parent(site.namespace, name))
         for kind in deployments.CHILDREN:
@@ -193,8 +192,9 @@ def delete(spec: Spec, memo: Json) -> Answer:
             for one in site.ours(kind)
         ]
     if parts := [one for one in deleted if one is not None]:
-        kept = f" It is kept by the finalizers {', '.join(parts[0].finalizers)}." if parts[0].finalizers else ""
-        return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=f"{parts[0].name} is being deleted.{kept}")
+        return Wait(
+            after=_LOOK, watched=SELDOM, memo=memo, sentence=f"{parts[0].name} is being deleted.{parts[0].kept}"
+        )
     return Ready()
 
 

@@ -35,8 +35,11 @@ _PAUSE = 2.0
 def remove_former(spec: Spec, memo: Json) -> Answer:
     """Remove what other leases on the DPU have written, of which none is active now, and wait until it is gone.
 
-    A lease that is set up again, after its DPU was installed anew, keeps its services: DPF starts them again.
+    A lease that is set up again, after its DPU was installed anew, keeps its services: DPF starts them again. On a DPU
+    that was built for this lease there is nothing, which saves a listing of each type.
     """
+    if spec.resource.fresh():
+        return Ready()
     with opened(spec) as site:
         return _removed(site, spec, {}, memo)
 
@@ -100,9 +103,8 @@ def _removed(site: Site, spec: Spec, labels: Mapping[str, str], memo: Json) -> A
     if not left:
         return Ready()
     kind, first = left[0]
-    kept = f" It is kept by the finalizers {', '.join(first.finalizers)}." if first.finalizers else ""
     more = f" {len(left)} are left." if len(left) > 1 else ""
-    sentence = f"{kind} {first.name} is being deleted.{kept}{more}"
+    sentence = f"{kind} {first.name} is being deleted.{first.kept}{more}"
     # An object that waits for others is deleted by the next call, and what the config no longer allows is not watched.
     watched = SELDOM if all(one.deleting and allows(dict(spec.config), kind) for kind, one in left) else None
     return Wait(after=_PAUSE, watched=watched, memo=memo, sentence=sentence)

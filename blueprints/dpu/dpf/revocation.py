@@ -25,6 +25,8 @@ _LOOKED_FOR = "credentials"
 @kube_told
 def revoke_former(spec: Spec, memo: Json) -> Answer:
     """Remove the credentials of all leases on the DPU, of which none is active now, and wait until they are gone."""
+    if spec.resource.fresh():
+        return Ready()
     with opened(spec) as site:
         return _revoked(site, spec, {}, memo)
 
@@ -48,8 +50,7 @@ def _revoked(site: Site, spec: Spec, labels: Mapping[str, str], memo: Json) -> A
     type_ = site.dialect.type(requests.KIND) if found else None
     deleted = (site.cluster.delete(type_, one.name, one.namespace, uid=one.uid) for one in found if type_ is not None)
     if left := [one for one in deleted if one is not None]:
-        kept = f" It is kept by the finalizers {', '.join(left[0].finalizers)}." if left[0].finalizers else ""
-        return Wait(after=_PAUSE, memo=memo, sentence=f"{requests.KIND} {left[0].name} is being deleted.{kept}")
+        return Wait(after=_PAUSE, memo=memo, sentence=f"{requests.KIND} {left[0].name} is being deleted.{left[0].kept}")
     remains = _remains(site, spec, known)
     return Wait(after=_PAUSE, memo=memo, sentence=remains) if remains else Ready()
 

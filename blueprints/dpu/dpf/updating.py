@@ -269,8 +269,7 @@ def tidy(spec: Spec, memo: Json) -> Answer:
             if one.name not in kept
         ]
     if left := [one for one in deleted if one is not None]:
-        said = f" It is kept by the finalizers {', '.join(left[0].finalizers)}." if left[0].finalizers else ""
-        return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=f"{left[0].name} is being deleted.{said}")
+        return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=f"{left[0].name} is being deleted.{left[0].kept}")
     config: Config = spec.config
     now = spec.resource.facts.get(IMAGE_NEED) or IMAGE
     former = tuple(name for name in spec.resource.parents if name.partition("-")[0] == IMAGE and name != now)

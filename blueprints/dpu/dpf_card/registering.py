@@ -218,8 +218,7 @@ def leave_node(spec: Spec, memo: Json) -> Answer:
         left = _delete(site, found) if ours else None
     if left is None:
         return Ready()
-    kept = f" It is kept by the finalizers {', '.join(left.finalizers)}." if left.finalizers else ""
-    return Wait(after=_LOOK, memo=memo, sentence=f"DPUNode {left.name} is being deleted.{kept}")
+    return Wait(after=_LOOK, memo=memo, sentence=f"DPUNode {left.name} is being deleted.{left.kept}")
 
 
 def _former_of(spec: Spec) -> str:
@@ -274,8 +273,7 @@ def delete_device(spec: Spec, memo: Json) -> Answer:
         left = card_site(site).delete(DEVICE, site.name(DEVICE, spec.resource.key))
     if left is None:
         return Ready()
-    kept = f" It is kept by the finalizers {', '.join(left.finalizers)}." if left.finalizers else ""
-    return Wait(after=_LOOK, memo=memo, sentence=f"DPUDevice {left.name} is being deleted.{kept}")
+    return Wait(after=_LOOK, memo=memo, sentence=f"DPUDevice {left.name} is being deleted.{left.kept}")
 
 
 def owned(devices: Sequence[Object], nodes: Sequence[Object]) -> list[Owned]:

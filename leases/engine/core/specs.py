@@ -237,6 +237,7 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         part_of=wholes(resource.pk) if resource.part_of_id is not None else (),
         lease_facts=lambda: _facts_of_leases(resource.pk),
         holders=lambda: _keys_of_leases(resource.pk),
+        fresh=lambda: _is_fresh(resource),
         host=lambda: host_of(resource.pk),
     )
 
@@ -298,6 +299,14 @@ def _facts_of_leases(resource_id: int) -> tuple[Json, ...]:
 def _keys_of_leases(resource_id: int) -> tuple[str, ...]:
     holding = Lease.objects.filter(resource=resource_id, state__in=("acquired", "active", "released"))
     return tuple(key("l", pk) for pk in holding.order_by("pk").values_list("pk", flat=True))
+
+
+def _is_fresh(resource: Resource) -> bool:
+    if resource.origin != Resource.Origin.BUILT or resource.state != "active":
+        return False
+    acquired = Lease.objects.filter(resource=resource.pk).values_list("acquired_at", flat=True)[:2]
+    # A lease that acquired it later may follow one that has gone to another resource since.
+    return [at is not None and at <= resource.since for at in acquired] == [True]
 
 
 _WHOLES = """

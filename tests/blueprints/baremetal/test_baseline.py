@@ -125,6 +125,30 @@ def test_a_new_task_that_cannot_be_read_does_not_end_the_waiting_for_a_lost_upda
     assert not [call for call in outcome.calls if isinstance(call.answer, Failed)]
 
 
+def test_an_update_whose_task_the_bmc_does_not_know_is_waited_for(bed, monkeypatch):
+    """A BMC that restarts forgets its tasks, and some do not know a new one at once."""
+    bed.given = of()
+    read, asked = UpgradingSession.task, []
+
+    def task(self, id):
+        asked.append(id)
+        return BmcTask(id=id, state="unknown") if len(asked) < 3 else read(self, id)
+
+    monkeypatch.setattr(UpgradingSession, "task", task)
+    outcome = bed.build()
+    assert (outcome.ended, version(outcome), bed.bmc.started) == ("ready", {"BIOS": "2.0"}, [URL])
+    told = [call.answer.sentence for call in outcome.calls if isinstance(call.answer, Wait)]
+    assert "BIOS is being updated to 2.0. The BMC does not know its task. It reports version 1.0." in told
+
+
+def test_an_update_whose_task_is_forgotten_fails_when_its_time_is_over(bed, monkeypatch):
+    bed.given = of(update_timeout=0.2)
+    monkeypatch.setattr(UpgradingSession, "task", lambda self, id: BmcTask(id=id, state="unknown"))
+    answer = failure(bed.build())
+    assert (answer.scope, answer.code, bed.bmc.started) == ("operator", "firmware_update", [URL])
+    assert "The BMC does not know its task. It reports version 1.0." in answer.message
+
+
 def test_an_update_that_may_have_been_started_is_not_started_again(bed):
     bed.given, bed.bmc.hides_tasks = of(), True
     spec = bed.spec("build", bed.resource())
