@@ -47,7 +47,12 @@ esac
 # account they match too.
 _LISTING = r"""
 # Lines of one process are read by the shell itself: to start a program takes ten times as long.
-status() { { while read -r name value _ && [ "$name" != "$2:" ]; do :; done <"$1/status"; } 2>/dev/null; }
+# If the process ends meanwhile, dash empties the variables, and bash leaves them as they were.
+status() {
+  name= value=
+  { while read -r name value _ && [ "$name" != "$2:" ]; do :; done <"$1/status"; } 2>/dev/null
+  [ "$name" = "$2:" ] || { value=; return 1; }
+}
 above=' ' p=$$ session=
 while [ "${p:-0}" -gt 1 ]; do
   above="$above$p "
@@ -76,6 +81,12 @@ alive() {
   looked=$(printf '/proc/%s\n' "$@")
   processes $(in_tasks status grep -LsE '^State:[[:space:]]+[ZX]')
 }
+elsewhere() {
+  [ -n "$session" ] && [ $# != 0 ] || { echo "$@"; return; }
+  case " $* " in *" $$ "*) echo $$;; esac
+  looked=$(printf '/proc/%s\n' "$@")
+  processes $(in_tasks status grep -LsE "^NSsid:[[:space:]]+$session([[:space:]]|\$)")
+}
 appeared() {
   looked=
   if [ $# -lt 300 ]; then
@@ -102,14 +113,10 @@ search() {
     known="$known $*"
     found=$($look)
     tries=$((tries + 1))
+    elsewhere $(alive $(processes $found))
+    # After that, because what is found may end before it is looked at again, and leave a child.
     [ $tries = 1 ] || ended "$@" || tries=20
-    alive $(processes $found)
   done
-}
-elsewhere() {
-  [ -n "$session" ] || { echo "$@"; return; }
-  looked=$(printf '/proc/%s\n' "$@")
-  processes $(in_tasks status grep -LsE "^NSsid:[[:space:]]+$session([[:space:]]|\$)")
 }
 unseen() { echo "The processes on this host cannot be seen: $1." >&2; return 71; }
 numbers() {
@@ -117,7 +124,7 @@ numbers() {
   whole=$?
   set -- $found
   case " $* " in *" $$ "*) ;; *) unseen "this script is not among them"; return;; esac
-  for p in $(elsewhere "$@"); do
+  for p in "$@"; do
     case "$above" in *" $p "*) ;; *) printf '%s ' "$p";; esac
   done
   return $whole

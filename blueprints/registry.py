@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from functools import cache, lru_cache
-from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from blueprints.contract import Kind
+from drydock.core import forking
 from drydock.core.errors import NotFound
 
 GROUP = "drydock.kinds"
@@ -120,7 +120,7 @@ def _load(name: str, place: str) -> Kind:
         return _registered[name]
     module, _, attribute = place.partition(":")
     try:
-        loaded = getattr(import_module(module), attribute)()
+        loaded = getattr(forking.load(module), attribute)()
     except Exception as error:
         raise KindBroken(f"The kind {name!r} ({place}) cannot be loaded: {error}", field="kind") from error
     if not isinstance(loaded, Kind):

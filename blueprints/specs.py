@@ -181,8 +181,8 @@ class ResourceView:
     holders: Callable[[], Sequence[str]] = field(default=lambda: (), repr=False, compare=False)
     """Returns the keys of the leases that hold the resource, also while they begin or end. Each call reads them."""
     fresh: Callable[[], bool] = field(default=lambda: False, repr=False, compare=False)
-    """Returns whether the resource was built for the only lease that ever had it, so that no other lease can have left
-    anything on it. Each call reads it again."""
+    """Returns whether the resource was built for the only lease that ever had it, which is being activated for the
+    first time, so that no lease can have left anything on it. Each call reads it again."""
     host: Callable[[], HostView | None] = field(default=lambda: None, repr=False, compare=False)
     """Returns the host that the resource is part of, directly or not; None if there is none."""
 

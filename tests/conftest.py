@@ -40,9 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Set up nothing for a test that comes too late."""
-    slow.skip_if_late()
+    slow.skip_if_late(item)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -93,11 +93,11 @@ def set_end(minutes: float | None) -> None:
         os.environ[UNTIL] = str(time.time() + minutes * 60)
 
 
-def skip_if_late() -> None:
+def skip_if_late(item: pytest.Item) -> None:
     """Skip the test that is about to begin if the time of `--minutes` is over.
 
-    Raises `Skipped`. The summary counts the tests that were not begun.
+    A test that has failed is repeated nevertheless. Raises `Skipped`. The summary counts the tests that were not begun.
     """
     until = os.environ.get(UNTIL)
-    if until and time.time() > float(until):
+    if until and time.time() > float(until) and getattr(item, "execution_count", 1) <= 1:
         pytest.skip("not begun within --minutes")

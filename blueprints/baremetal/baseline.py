@@ -138,7 +138,9 @@ def _read(bmc: Bmc, ids: Sequence[str]) -> Iterator[BmcTask]:
     assert isinstance(bmc, Upgrades)
     for one in ids:
         with contextlib.suppress(BmcLacks, BmcRefused, BmcAnswerInvalid):
-            yield bmc.task(one)
+            task = bmc.task(one)
+            if task.state != "unknown":
+                yield task
 
 
 def _version(there: Sequence[Firmware], wanted: FirmwareVersion) -> str:
@@ -187,7 +189,9 @@ def _looked(spec: Spec, memo: Json, wanted: FirmwareVersion) -> Answer:
                 message = f"The BMC could not update {wanted.component} to {wanted.version}: {said}"[:1500]
                 return Failed(scope=Scope.OPERATOR, code=UPDATE, message=message)
             if task.state == "unknown":
-                return _still(memo, wanted, waited, baseline, f"{_FORGOTTEN} It reports version {version}")
+                cycled = " It may need a power cycle of the host" if wanted.power_cycle else ""
+                said = f"{_FORGOTTEN} It reports version {version}.{cycled}"
+                return _still(memo, wanted, waited, baseline, said)
             if task.state == "running":
                 return _still(memo, wanted, waited, baseline, task.message, task.percent)
             memo = {**memo, "finished": True, "power": {"stage": "off"} if wanted.power_cycle else None}

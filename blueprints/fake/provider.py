@@ -78,7 +78,7 @@ class Provider:
             return _instance(db, key)
 
     def check_together(self, keys: Sequence[str]) -> set[str]:
-        """Return those of these instances that run, are on, and report neither a health nor ask for a password."""
+        """Return those of these instances that run, are on, report no health and ask for no password."""
         with self._call("check_together", "") as db:
             sound = db.execute(
                 """SELECT key FROM instances WHERE state = 'running' AND power = 'on'

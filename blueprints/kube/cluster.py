@@ -27,6 +27,7 @@ from blueprints.kube.errors import (
 )
 from blueprints.kube.objects import SECRET, Event, Json, Object, ObjectType, Page
 from blueprints.kube.transport import Lines, Reply, Request, Transport, failed, failure, parsed
+from drydock.core import forking
 
 MANAGER = "drydock"
 """The field manager of our changes."""
@@ -444,11 +445,9 @@ def connect(
 
 
 def _transport(source: Source) -> Transport:
-    from importlib import import_module
-
     try:
         # By name, so that only those who connect load the official client.
-        made: Transport = import_module("blueprints.kube.client").Connection(source)
+        made: Transport = forking.load("blueprints.kube.client").Connection(source)
     except ImportError as error:
         raise LibraryMissing("Access to Kubernetes", "kubernetes>=37") from error
     return made

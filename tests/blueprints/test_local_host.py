@@ -712,7 +712,7 @@ folder=${0%/*} pid=
 touch "$folder/start"
 while [ ! -s "$folder/started" ]; do sleep 0.02; done
 read -r pid <"$folder/started"
-case " $* " in *" /proc/$pid/"*)
+case " $* " in *" /proc/$pid/task/$pid/FILE "*)
   touch "$folder/leave"
   until PATH=${PATH#*:} grep -q '^State:.Z' /proc/$pid/status; do sleep 0.02; done;;
 esac
@@ -720,10 +720,14 @@ PATH=${PATH#*:} exec grep "$@"
 """
 
 
-def test_what_ends_while_it_is_read_and_is_not_reaped_does_not_hide_its_child(tmp_path: Path) -> None:
-    """The first search is held until a process has started; the second until that has a child and has ended."""
+@pytest.mark.parametrize("read", ["environ", "status"])
+def test_what_ends_while_it_is_read_and_is_not_reaped_does_not_hide_its_child(tmp_path: Path, read: str) -> None:
+    """The first search is held until a process has started; the second until that has a child and has ended.
+
+    It ends before its environment is read, or when it has been found and its state is read.
+    """
     mark = f"DRYDOCK_LEASE=unreaped-{os.getpid()}"
-    _program(tmp_path / "grep", UNREAPED_GREP)
+    _program(tmp_path / "grep", UNREAPED_GREP.replace("FILE", read))
     words = ["/bin/sh", "-c", hostscripts.END_MARKED, "sh", mark, "/no/such/home", "60"]
     path, marked = {"PATH": f"{tmp_path}:{os.defpath}"}, {"PATH": os.defpath, **dict([mark.split("=")])}
     with subprocess.Popen(words, env=path, cwd="/", stdout=subprocess.PIPE, text=True) as ending:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,21 @@ from tests import slow
 from tests.scheduling import ACCOUNTS, GROUPS, SECONDS
 
 ROOT = Path(__file__).parents[2]
+CONFTEST = """
+from tests import slow
+
+
+def pytest_addoption(parser):
+    slow.add_option(parser)
+
+
+def pytest_configure(config):
+    slow.set_end(config.getoption("minutes"))
+
+
+def pytest_runtest_setup(item):
+    slow.skip_if_late(item)
+"""
 
 
 def test_every_file_that_takes_the_lock_of_the_accounts_is_in_their_group():
@@ -26,11 +44,24 @@ def test_the_files_of_the_lists_exist():
     assert not missing
 
 
-def test_no_test_begins_after_the_minutes_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_test_begins_after_the_minutes_of_the_run(monkeypatch: pytest.MonkeyPatch, request: Any) -> None:
+    monkeypatch.setattr(request.node, "execution_count", 1, raising=False)
     monkeypatch.delenv(slow.UNTIL, raising=False)
-    slow.skip_if_late()
+    slow.skip_if_late(request.node)
     monkeypatch.setenv(slow.UNTIL, str(time.time() + 600))
-    slow.skip_if_late()
+    slow.skip_if_late(request.node)
     monkeypatch.setenv(slow.UNTIL, str(time.time() - 1))
     with pytest.raises(pytest.skip.Exception, match="not begun within --minutes"):
-        slow.skip_if_late()
+        slow.skip_if_late(request.node)
+
+
+def test_a_test_that_failed_is_repeated_also_after_the_minutes_of_the_run(tmp_path: Path) -> None:
+    """Otherwise a run would skip it, and pass."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_late.py").write_text("import time\n\n\ndef test_late():\n    time.sleep(1)\n    assert False\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:django", "-c", "/dev/null", "--rootdir", tmp_path]
+    done = subprocess.run(
+        [*command, "--reruns", "1", "--minutes", "0.01", tmp_path], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1, done.stdout
+    assert "1 failed, 1 rerun" in done.stdout

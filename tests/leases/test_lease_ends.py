@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
@@ -79,18 +80,35 @@ def test_kinds_are_told_which_leases_hold_a_resource_also_while_a_lease_is_held(
 
 
 def test_kinds_are_told_whether_a_resource_was_built_for_its_only_lease(blueprint, ask, until):
-    blueprint(kind="fake_activated", max_resources=1)
-    first = until(ask("fake_activated"), state="active")
+    hold = {"does": "hold", "at": "activate.access", "each": True, "resolved_by": "operator"}
+    blueprint(kind="fake_activated", max_resources=1, config={"faults": [hold], "capacity": {"slots": 1}})
+    first = until(ask("fake_activated"), state="acquired")
     resource = first.resource
-    assert specs.resource_view(resource).fresh()
-    release.release(first.pk, actor="ada")
-    until(first, state="destroyed")
-    second = until(ask("fake_activated"), state="active")
-    assert second.resource == resource
-    assert not specs.resource_view(resource).fresh()
-    # The first lease might as well have gone to another resource.
-    Lease.objects.filter(pk=first.pk).update(resource=None)
-    assert not specs.resource_view(resource).fresh()
+    until(resource, state="active")
+
+    def fresh() -> bool:
+        resource.refresh_from_db()
+        return specs.resource_view(resource).fresh()
+
+    assert fresh()
+    resource.total_slots = 2
+    assert not specs.resource_view(resource).fresh(), "another lease may have been there at the same time"
+    Lease.objects.filter(pk=first.pk).update(active_at=clock.now())
+    assert not fresh(), "it is activated again, and may have left something itself"
+    Lease.objects.filter(pk=first.pk).update(active_at=None, acquired_at=resource.since + dt.timedelta(seconds=1))
+    assert not fresh(), "a lease that has gone to another resource since may have been there before"
+
+
+def test_what_is_in_a_restored_database_may_have_had_leases_that_it_does_not_know(blueprint, ask, until, monkeypatch):
+    hold = {"does": "hold", "at": "activate.access", "each": True, "resolved_by": "operator"}
+    blueprint(kind="fake_activated", config={"faults": [hold], "capacity": {"slots": 1}})
+    resource = until(ask("fake_activated"), state="acquired").resource
+    view = specs.resource_view(until(resource, state="active"))
+    assert view.fresh()
+    here = specs.installation.current()
+    newer = replace(here.epochs[-1], number=here.epoch + 1, r=resource.pk + 1)
+    monkeypatch.setattr(specs.installation, "current", lambda: replace(here, epochs=(*here.epochs, newer)))
+    assert not view.fresh()
 
 
 def test_a_resource_that_was_discovered_may_have_been_used_before(blueprint, ask, until):

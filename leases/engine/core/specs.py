@@ -302,11 +302,14 @@ def _keys_of_leases(resource_id: int) -> tuple[str, ...]:
 
 
 def _is_fresh(resource: Resource) -> bool:
-    if resource.origin != Resource.Origin.BUILT or resource.state != "active":
+    here = installation.current()
+    # Before a database was restored, leases that it does not know may have had its resources.
+    known = here.epoch == here.epoch_of("r", resource.pk) and resource.total_slots == 1
+    if not known or resource.origin != Resource.Origin.BUILT or resource.state != "active":
         return False
-    acquired = Lease.objects.filter(resource=resource.pk).values_list("acquired_at", flat=True)[:2]
+    leases = Lease.objects.filter(resource=resource.pk).values_list("acquired_at", "active_at")[:2]
     # A lease that acquired it later may follow one that has gone to another resource since.
-    return [at is not None and at <= resource.since for at in acquired] == [True]
+    return [at is not None and at <= resource.since and active is None for at, active in leases] == [True]
 
 
 _WHOLES = """
