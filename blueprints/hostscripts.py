@@ -87,6 +87,7 @@ elsewhere() {
   looked=$(printf '/proc/%s\n' "$@")
   processes $(in_tasks status grep -LsE "^NSsid:[[:space:]]+$session([[:space:]]|\$)")
 }
+# Each process is compared with all known ones, so programs are faster if there are many.
 appeared() {
   looked=
   if [ $# -lt 300 ]; then
@@ -115,7 +116,7 @@ search() {
     tries=$((tries + 1))
     elsewhere $(alive $(processes $found))
     # After that, because what is found may end before it is looked at again, and leave a child.
-    [ $tries = 1 ] || ended "$@" || tries=20
+    [ $tries = 1 ] || ended "$@" || break
   done
 }
 unseen() { echo "The processes on this host cannot be seen: $1." >&2; return 71; }

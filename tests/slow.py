@@ -1,4 +1,4 @@
-"""Which tests are for `make test-slow`, beside those that are marked where they stand.
+"""Which tests are for `make test-slow`, beside those that are marked where they stand, and when none is begun any more.
 
 `make test` tries every plan on one transport and one cloud whole; `make test-slow` repeats it on the others.
 """

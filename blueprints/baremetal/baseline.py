@@ -96,7 +96,6 @@ def find_update(spec: Spec, memo: Json) -> Answer:
 
 
 _UNKNOWN = "It is not known whether the BMC has begun the update, because the answer was lost."
-_FORGOTTEN = "The BMC does not know its task."
 _MOST_TASKS = 20
 """Maximum number of new tasks that are read to find the one of an update."""
 
@@ -189,8 +188,8 @@ def _looked(spec: Spec, memo: Json, wanted: FirmwareVersion) -> Answer:
                 message = f"The BMC could not update {wanted.component} to {wanted.version}: {said}"[:1500]
                 return Failed(scope=Scope.OPERATOR, code=UPDATE, message=message)
             if task.state == "unknown":
-                cycled = " It may need a power cycle of the host" if wanted.power_cycle else ""
-                said = f"{_FORGOTTEN} It reports version {version}.{cycled}"
+                cycle = ". The update may lack a power cycle of the host" if wanted.power_cycle else ""
+                said = f"The BMC does not know its task. It reports version {version}{cycle}"
                 return _still(memo, wanted, waited, baseline, said)
             if task.state == "running":
                 return _still(memo, wanted, waited, baseline, task.message, task.percent)

@@ -161,7 +161,10 @@ def delete_ours(kind: str) -> Act:
         if left is None:
             return Ready()
         return Wait(
-            after=_PAUSE, watched=SELDOM, memo=memo, sentence=f"{kind} {left.name} is being deleted.{left.kept}"
+            after=_PAUSE,
+            watched=SELDOM,
+            memo=memo,
+            sentence=f"{kind} {left.name} is being deleted.{left.finalizer_sentence}",
         )
 
     return deleted

@@ -60,7 +60,7 @@ def sentence(found: Object) -> str:
     if found.deleting:
         said = str(found.status.get("phase") or "")
         phase = f" Its phase was {said[:63]}." if said else ""
-        return f"DPUCluster {found.name} is being deleted.{phase}{found.kept}"
+        return f"DPUCluster {found.name} is being deleted.{phase}{found.finalizer_sentence}"
     return f"DPUCluster {found.name}: {found.phase or 'new'}. {why(found)}".strip()
 
 

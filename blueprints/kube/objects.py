@@ -133,7 +133,7 @@ class Object:
         return found[:_MOST_TEXT] if isinstance(found, str) else ""
 
     @property
-    def kept(self) -> str:
+    def finalizer_sentence(self) -> str:
         """Return a sentence that names the finalizers, with a space before it; empty if there are none."""
         return f" It is kept by the finalizers {', '.join(self.finalizers)}." if self.finalizers else ""
 

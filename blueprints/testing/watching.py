@@ -151,15 +151,12 @@ class Watching(Phases):
         self.destroyed(updated)
 
     def _checked_in_bulk(self, resource: ResourceView) -> BulkChecked:
-        """Return the result for one resource, as the engine passes it. An exception means that nothing is known."""
+        """Return the result for one resource, without what the engine does not pass."""
         assert isinstance(self.kind, BulkChecks)
         plain = replace(resource, parts=(), parents={}, locks={}, part_of=())
         if not self.kind.checks_in_bulk(plain.blueprint.config):
             return BulkChecked()
-        try:
-            return self.kind.check_in_bulk([plain], deadline=_BULK)
-        except Exception:
-            return BulkChecked()
+        return self.kind.check_in_bulk([plain], deadline=_BULK)
 
     def _updates(self) -> Iterator[tuple[Callable[[ResourceView], ResourceView], bool]]:
         """Yield how a resource becomes outdated, and whether its update may disturb leases."""

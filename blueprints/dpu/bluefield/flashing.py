@@ -178,7 +178,7 @@ def _unknown(memo: Json, config: Config) -> Answer:
     since = (memo.get("unknown") or clock.now().isoformat()) if memo["task"] else memo["began"]
     if _since(since) > min(_LOST, config.flash_limit):
         what = "does not know the task of the installation any more" if memo["task"] else _NOT_LISTED
-        message = f"The BMC {what}. It was not requested again. Look at the card before it is used."
+        message = f"The BMC {what}. The installation was not requested again. Look at the card before it is used."
         return Failed(scope=Scope.OFFER, code="flash_unknown", message=message, quarantines_carrier=True)
     sentence = "The BMC does not know the task of the installation." if memo["task"] else "The BMC lists no task yet."
     percent = int(memo.get("percent", 12))

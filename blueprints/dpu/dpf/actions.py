@@ -204,7 +204,7 @@ def delete_sets(spec: Spec, memo: Json) -> Answer:
         if not left:
             return Ready()
         hangs = _removal(site)
-    sentence = f"DPUSet {left[0].name} is being deleted.{left[0].kept} {hangs}".strip()
+    sentence = f"DPUSet {left[0].name} is being deleted.{left[0].finalizer_sentence} {hangs}".strip()
     return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
 
 
@@ -217,7 +217,7 @@ def delete_flavors(spec: Spec, memo: Json) -> Answer:
     left = [one for one in deleted if one is not None]
     if not left:
         return Ready()
-    sentence = f"DPUFlavor {left[0].name} is being deleted.{left[0].kept}"
+    sentence = f"DPUFlavor {left[0].name} is being deleted.{left[0].finalizer_sentence}"
     return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=sentence)
 
 

@@ -179,7 +179,7 @@ def delete(spec: Spec, memo: Json) -> Answer:
         return Ready()
     with opened(spec) as site:
         if (left := site.delete(deployments.KIND, name)) is not None:
-            sentence = f"DPUDeployment {name} is being deleted.{left.kept} {why(left)}".strip()
+            sentence = f"DPUDeployment {name} is being deleted.{left.finalizer_sentence} {why(left)}".strip()
             return Wait(after=_LOOK, memo=memo, sentence=sentence)
         labels = selector(deployments.parent(site.namespace, name))
         for kind in deployments.CHILDREN:
@@ -193,7 +193,10 @@ def delete(spec: Spec, memo: Json) -> Answer:
         ]
     if parts := [one for one in deleted if one is not None]:
         return Wait(
-            after=_LOOK, watched=SELDOM, memo=memo, sentence=f"{parts[0].name} is being deleted.{parts[0].kept}"
+            after=_LOOK,
+            watched=SELDOM,
+            memo=memo,
+            sentence=f"{parts[0].name} is being deleted.{parts[0].finalizer_sentence}",
         )
     return Ready()
 

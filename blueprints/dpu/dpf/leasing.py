@@ -104,7 +104,7 @@ def _removed(site: Site, spec: Spec, labels: Mapping[str, str], memo: Json) -> A
         return Ready()
     kind, first = left[0]
     more = f" {len(left)} are left." if len(left) > 1 else ""
-    sentence = f"{kind} {first.name} is being deleted.{first.kept}{more}"
+    sentence = f"{kind} {first.name} is being deleted.{first.finalizer_sentence}{more}"
     # An object that waits for others is deleted by the next call, and what the config no longer allows is not watched.
     watched = SELDOM if all(one.deleting and allows(dict(spec.config), kind) for kind, one in left) else None
     return Wait(after=_PAUSE, watched=watched, memo=memo, sentence=sentence)

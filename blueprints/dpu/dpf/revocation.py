@@ -50,7 +50,11 @@ def _revoked(site: Site, spec: Spec, labels: Mapping[str, str], memo: Json) -> A
     type_ = site.dialect.type(requests.KIND) if found else None
     deleted = (site.cluster.delete(type_, one.name, one.namespace, uid=one.uid) for one in found if type_ is not None)
     if left := [one for one in deleted if one is not None]:
-        return Wait(after=_PAUSE, memo=memo, sentence=f"{requests.KIND} {left[0].name} is being deleted.{left[0].kept}")
+        return Wait(
+            after=_PAUSE,
+            memo=memo,
+            sentence=f"{requests.KIND} {left[0].name} is being deleted.{left[0].finalizer_sentence}",
+        )
     remains = _remains(site, spec, known)
     return Wait(after=_PAUSE, memo=memo, sentence=remains) if remains else Ready()
 

@@ -269,7 +269,12 @@ def tidy(spec: Spec, memo: Json) -> Answer:
             if one.name not in kept
         ]
     if left := [one for one in deleted if one is not None]:
-        return Wait(after=_LOOK, watched=SELDOM, memo=memo, sentence=f"{left[0].name} is being deleted.{left[0].kept}")
+        return Wait(
+            after=_LOOK,
+            watched=SELDOM,
+            memo=memo,
+            sentence=f"{left[0].name} is being deleted.{left[0].finalizer_sentence}",
+        )
     config: Config = spec.config
     now = spec.resource.facts.get(IMAGE_NEED) or IMAGE
     former = tuple(name for name in spec.resource.parents if name.partition("-")[0] == IMAGE and name != now)

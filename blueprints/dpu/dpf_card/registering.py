@@ -218,7 +218,7 @@ def leave_node(spec: Spec, memo: Json) -> Answer:
         left = _delete(site, found) if ours else None
     if left is None:
         return Ready()
-    return Wait(after=_LOOK, memo=memo, sentence=f"DPUNode {left.name} is being deleted.{left.kept}")
+    return Wait(after=_LOOK, memo=memo, sentence=f"DPUNode {left.name} is being deleted.{left.finalizer_sentence}")
 
 
 def _former_of(spec: Spec) -> str:
@@ -273,7 +273,7 @@ def delete_device(spec: Spec, memo: Json) -> Answer:
         left = card_site(site).delete(DEVICE, site.name(DEVICE, spec.resource.key))
     if left is None:
         return Ready()
-    return Wait(after=_LOOK, memo=memo, sentence=f"DPUDevice {left.name} is being deleted.{left.kept}")
+    return Wait(after=_LOOK, memo=memo, sentence=f"DPUDevice {left.name} is being deleted.{left.finalizer_sentence}")
 
 
 def owned(devices: Sequence[Object], nodes: Sequence[Object]) -> list[Owned]:
