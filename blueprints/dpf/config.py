@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import Field
 
 from blueprints.contract import Fields
 from blueprints.dpf.access import dialect_of
-from blueprints.kube import KubeError, connect
+from blueprints.kube import Dialect, KubeError, connect
 from blueprints.specs import BlueprintView, Problem
 
 NAMESPACE = "dpf-operator-system"
@@ -57,3 +57,12 @@ def problems(blueprint: BlueprintView, kinds: Sequence[str], newer: Mapping[str,
         for kind, field in (newer or {}).items()
         if not dialect.has(kind)
     ]
+
+
+def in_dialect(blueprint: BlueprintView, find: Callable[[Dialect, str], list[Problem]]) -> list[Problem]:
+    """Return what a function finds that the server cannot express. It is called with the dialect, and the address."""
+    try:
+        with connect(blueprint.credentials[blueprint.config.credential]) as cluster:
+            return find(dialect_of(cluster), cluster.where)
+    except KubeError as error:
+        return [Problem(message=str(error), field="credential")]

@@ -14,6 +14,7 @@ from typing import Any
 
 from blueprints.answers import Json
 from blueprints.dpf import manifests, services
+from blueprints.dpf.images import Image
 from blueprints.kube import Dialect, Object, at, object_name
 from interfaces.dpu_services import Condition, Deployed, Service
 
@@ -111,11 +112,11 @@ def _configuration(dialect: Dialect, name: str, service: Service, layout: Layout
 
 
 def deployment(
-    dialect: Dialect, name: str, namespace: str, card: Mapping[str, Any], *, key: str, image: str, flavor: str,
+    dialect: Dialect, name: str, namespace: str, card: Mapping[str, Any], *, key: str, image: Image, flavor: str,
     layout: Layout, selects: bool,
 ) -> Json:  # fmt: skip
     """Return the DPUDeployment of a card. Unless it `selects`, its DPUSet selects nothing."""
-    dpus: Json = {"bfb": image, "flavor": flavor, "dpuSets": [_set(dialect, card, selects)]}
+    dpus: Json = {image.field: image.name, "flavor": flavor, "dpuSets": [_set(dialect, card, selects)]}
     if dialect.has(KIND, "spec.dpus.nodeEffect"):
         holds = dialect.has(KIND, "spec.dpus.nodeEffect.hold")
         dpus["nodeEffect"] = dict(manifests.HELD if holds else manifests.NO_EFFECT)

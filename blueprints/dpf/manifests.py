@@ -7,15 +7,11 @@ from typing import Any
 
 from blueprints.answers import Json
 from blueprints.dpf.cards import uses_devices
+from blueprints.dpf.images import Image
 from blueprints.kube import Dialect
 
 HELD = {"hold": True}
 NO_EFFECT = {"noEffect": True}
-
-
-def bfb(dialect: Dialect, name: str, namespace: str, url: str, file: str) -> Json:
-    """Return a BFB: an image that DPF downloads once."""
-    return dialect.type("BFB").manifest(name, namespace, spec={"url": url, "fileName": file})
 
 
 def flavor(dialect: Dialect, name: str, namespace: str, spec: Mapping[str, Any]) -> Json:
@@ -34,7 +30,7 @@ def dpu_set(
     namespace: str,
     card: Mapping[str, Any],
     *,
-    image: str,
+    image: Image,
     flavor: str,
     labels: Mapping[str, str],
 ) -> Json:
@@ -45,7 +41,7 @@ def dpu_set(
     """
     if not card.get("card_labels"):
         raise ValueError("a DPUSet without a selector selects all nodes")
-    template: Json = {"bfb": {"name": image}, "dpuFlavor": flavor}
+    template: Json = {image.field: {"name": image.name}, "dpuFlavor": flavor}
     template["nodeEffect"] = dict(HELD if holds(dialect) else NO_EFFECT)
     if dialect.has("DPUSet", "spec.dpuTemplate.spec.automaticNodeReboot"):
         template["automaticNodeReboot"] = False

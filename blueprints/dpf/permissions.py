@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from blueprints.dpf import images
 from blueprints.dpf.cards import uses_devices
 from blueprints.kube import NODE, SECRET, Dialect, Json, Rule, role
 
@@ -19,7 +20,8 @@ _OURS = (*_CREATED, "watch")
 """The verbs for objects that it creates and watches."""
 _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dpf": {
-        "DPUSet": (*_OURS, "patch"), "DPUFlavor": _OURS, "BFB": ("get",), "DPUCluster": ("get",),
+        "DPUSet": (*_OURS, "patch"), "DPUFlavor": _OURS, "DPUCluster": ("get",),
+        "BFB": ("get",), "BlueFieldSoftware": ("get",),
         "DPU": ("get", "list", "watch", "patch", "delete"),
         "DPUDevice": _LIST, "DPUNode": ("get", "list", "watch", "patch"),
         "DPUNodeMaintenance": ("get", "list", "watch", "patch"),
@@ -32,7 +34,7 @@ _VERBS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "dpf_card": {"DPU": _LIST, "DPUDevice": (*_CREATED, "patch"), "DPUNode": (*_CREATED, "patch")},
     "dpf_cluster": {"DPUCluster": (*_OURS, "patch")},
-    "dpf_image": {"BFB": _OURS},
+    "dpf_image": {"BFB": _OURS, "BlueFieldSoftware": _OURS},
 }  # fmt: skip
 """Kind -> type of object -> verbs. Types that a server does not have are left out."""
 _ALLOWED_BY: Mapping[str, tuple[str, ...]] = {
@@ -65,6 +67,8 @@ def kinds() -> tuple[str, ...]:
 
 def allows(config: Mapping[str, Any], type_: str) -> bool:
     """Return whether a config needs objects of a type or lets owners have them; True if that depends on no field."""
+    if type_ in images.KINDS:
+        return type_ in images.used_by(config)
     given = [config.get(field) for field in _ALLOWED_BY.get(type_, ())]
     return not given or any(one is not None and (isinstance(one, Mapping) or bool(one)) for one in given)
 

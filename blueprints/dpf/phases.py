@@ -73,7 +73,7 @@ def _is_about_image(said: Condition, names: Sequence[str]) -> bool:
         return False
     if said.type in _OF_IMAGE or _IMAGE_REASONS.match(said.reason) or _WRONG_IMAGE.search(said.message):
         return True
-    named = (rf"(?:BFB|DPUFlavor) ['\"]?{re.escape(name)}(?![\w-])" for name in names)
+    named = (rf"(?:BFB|BlueFieldSoftware|DPUFlavor) ['\"]?{re.escape(name)}(?![\w-])" for name in names)
     return any(re.search(one, said.message) for one in named)
 
 

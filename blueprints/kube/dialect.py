@@ -24,7 +24,7 @@ DPF_GROUPS = (
     "provisioning.dpu.nvidia.com", "svc.dpu.nvidia.com", "operator.dpu.nvidia.com", "storage.dpu.nvidia.com",
     "vpc.dpu.nvidia.com", "noderesources.dpu.nvidia.com",
 )  # fmt: skip
-NAME_LIMITS = {"BFB": 187, "DPUDeployment": 20, "DPUNode": 48}
+NAME_LIMITS = {"BFB": 187, "BlueFieldSoftware": 187, "DPUDeployment": 20, "DPUNode": 48}
 """Characters in names, from the rules of the CRDs of DPF 26.4, for servers that do not show rules (before 1.25)."""
 _LIMIT = 63
 """Characters in the names of all other kinds, which are also values of labels."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blueprints.dpf import permissions
+from blueprints.kube import Dialect, connect, read_dialect
 from blueprints.kube.dialect import bundled
 from tests.dpus.api import NAMESPACE
 from tests.dpus.user import User
-from tests.kube.apiserver import account
+from tests.kube.apiserver import SLOW, account
 
 
 def least(dpf: User, without: Sequence[str] = (), config: Mapping[str, Any] | None = None) -> str:
@@ -21,7 +22,7 @@ def least(dpf: User, without: Sequence[str] = (), config: Mapping[str, Any] | No
     double = dpf.double
     namespace, apart, found = double.state.api.namespace, double.state.apart, []
     double.state.admin.create(NAMESPACE, {"metadata": {"name": apart}})
-    dialect = bundled()[f"dpf-{double.generation.name}"]
+    dialect = bundled().get(f"dpf-{double.generation.name}") or _read(dpf)
     for kind in permissions.kinds():
         needed = permissions.permissions(kind, dialect, config=config if kind == "dpf" else None)
         rules = tuple(one for one in needed.namespaced if one.type.kind not in without)
@@ -31,3 +32,8 @@ def least(dpf: User, without: Sequence[str] = (), config: Mapping[str, Any] | No
             needed, namespace, name=name, account="drydock", account_namespace=namespace, secrets=apart
         )
     return account(dpf.kubeconfig, namespace, found)
+
+
+def _read(dpf: User) -> Dialect:
+    with connect({"kubeconfig": dpf.kubeconfig}, deadline=SLOW) as admin:
+        return read_dialect(admin)

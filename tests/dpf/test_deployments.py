@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from blueprints.dpf import deployments, services
+from blueprints.dpf.images import Image
 from blueprints.dpu.dpf import actions, deploying, kind, updating
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube.dialect import bundled
@@ -36,8 +37,8 @@ def config(*, chains: Any = (PORTS,), service: Any = None, **given: Any) -> Conf
 def deployment(version: str, *, selects: bool) -> Any:
     layout = config().deployment.layout()
     return deployments.deployment(
-        bundled()[f"dpf-{version}"], "d7", "dpf", CARD, key="d7", image="image", flavor="flavor", layout=layout,
-        selects=selects,
+        bundled()[f"dpf-{version}"], "d7", "dpf", CARD, key="d7", image=Image("BFB", "image"), flavor="flavor",
+        layout=layout, selects=selects,
     )  # fmt: skip
 
 
@@ -64,8 +65,8 @@ def test_nothing_is_selected_before_the_dpuset_is_provably_ours(version):
     assert str(CARD["card_labels"])[1:-1] in str(then), "the card is selected by all of its labels"
     with pytest.raises(ValueError, match="selects all nodes"):
         deployments.deployment(
-            bundled()[f"dpf-{version}"], "d7", "dpf", {"card_labels": {}}, key="d7", image="i", flavor="f",
-            layout=config().deployment.layout(), selects=True,
+            bundled()[f"dpf-{version}"], "d7", "dpf", {"card_labels": {}}, key="d7", image=Image("BFB", "i"),
+            flavor="f", layout=config().deployment.layout(), selects=True,
         )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class Kind:
 
 
 BFB = Kind("BFB", "bfbs")
+SOFTWARE = Kind("BlueFieldSoftware", "bluefieldsoftwares")
 CLUSTER = Kind("DPUCluster", "dpuclusters")
 DEVICE = Kind("DPUDevice", "dpudevices")
 DPU = Kind("DPU", "dpus")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.dpus.api import NAMESPACE, Api
 from tests.dpus.double import Double
-from tests.dpus.generations import V24_10, V26_4
+from tests.dpus.generations import V24_10, V26_4, V26_10
 from tests.dpus.servers import Server, running
 from tests.dpus.user import User
 
@@ -32,7 +32,9 @@ def _made(servers: dict[str, Server], version: str) -> Iterator[User]:
     admin = Api(server.kubeconfig, namespace=namespace)
     admin.create(NAMESPACE, {"metadata": {"name": namespace}})
     admin.close()
-    with Double(server.kubeconfig, namespace=namespace, cluster=other.kubeconfig) as double:
+    with Double(
+        server.kubeconfig, namespace=namespace, cluster=other.kubeconfig, generation=server.generation
+    ) as double:
         user = User(double, server.kubeconfig)
         try:
             yield user
@@ -50,6 +52,12 @@ def new(servers: dict[str, Server]) -> Iterator[User]:
 def old(servers: dict[str, Server]) -> Iterator[User]:
     """A user of DPF 24.10."""
     yield from _made(servers, V24_10.name)
+
+
+@pytest.fixture
+def newest(servers: dict[str, Server]) -> Iterator[User]:
+    """A user of DPF 26.10, whose DPU clusters are on another server."""
+    yield from _made({**servers, V26_10.name: running(V26_10)}, V26_10.name)
 
 
 @pytest.fixture(params=[V24_10.name, V26_4.name])

@@ -23,6 +23,7 @@ from tests.dpus.api import (
     INTERFACE,
     SERVICE,
     SET,
+    SOFTWARE,
     TEMPLATE,
     Json,
     Kind,
@@ -31,6 +32,7 @@ from tests.dpus.api import (
     name_of,
 )
 from tests.dpus.generations import FINALIZERS, READY
+from tests.dpus.images import FIELDS
 from tests.dpus.state import State, owner_reference
 
 OWNED_BY = "svc.dpu.nvidia.com/owned-by-dpudeployment"
@@ -38,7 +40,7 @@ CONSUMED_BY = "dpu.nvidia.com/consumed-by-dpudeployment-name"
 SERVICE_ID, INTERFACE_NAME = "svc.dpu.nvidia.com/service", "svc.dpu.nvidia.com/interface"
 CHAIN_VERSION = "svc.dpu.nvidia.com/dpuservicechain-version"
 VERSION = "svc.dpu.nvidia.com/dpuservice-version"
-REFERRED = (BFB, FLAVOR, TEMPLATE, CONFIGURATION)
+REFERRED = (BFB, SOFTWARE, FLAVOR, TEMPLATE, CONFIGURATION)
 RECONCILING = "Reconciling"
 """A phase in which a test can keep a deployment, such as by `Faults.stick(RECONCILING, kind="DPUDeployment")`."""
 
@@ -93,7 +95,9 @@ class Deployments:
     # What it refers to
 
     def _referred(self, one: Json) -> Iterator[tuple[Kind, str]]:
-        yield BFB, one["spec"]["dpus"]["bfb"]
+        for kind, field in FIELDS.items():
+            if field in one["spec"]["dpus"]:
+                yield kind, one["spec"]["dpus"][field]
         yield FLAVOR, one["spec"]["dpus"]["flavor"]
         for service in one["spec"]["services"].values():
             yield TEMPLATE, service["serviceTemplate"]
@@ -104,8 +108,8 @@ class Deployments:
             found = self.state.find(kind, name)
             if found is None:
                 return f"{kind.name} {name} not found"
-            if kind is BFB and self.state.generation.devices and (found.get("status") or {}).get("phase") != READY:
-                return "BFB is not ready yet"
+            if kind in FIELDS and self.state.generation.devices and (found.get("status") or {}).get("phase") != READY:
+                return f"{kind.name} is not ready yet"
         for name, of in one["spec"]["services"].items():
             for kind, key in ((TEMPLATE, "serviceTemplate"), (CONFIGURATION, "serviceConfiguration")):
                 if (self.state.find(kind, of[key]) or {})["spec"]["deploymentServiceName"] != name:
@@ -200,7 +204,8 @@ class Deployments:
     def _set(self, one: Json, option: Json, node: dict[str, str]) -> Json:
         dpus = one["spec"]["dpus"]
         selectors = ("nodeSelector", "dpuSelector", "dpuNodeSelector", "dpuDeviceSelector")
-        template: Json = {"bfb": {"name": dpus["bfb"]}, "dpuFlavor": dpus["flavor"], "cluster": {"nodeLabels": node}}
+        image = {field: {"name": dpus[field]} for field in FIELDS.values() if field in dpus}
+        template: Json = {**image, "dpuFlavor": dpus["flavor"], "cluster": {"nodeLabels": node}}
         if "nodeEffect" in dpus:
             template["nodeEffect"] = dpus["nodeEffect"]
         return {

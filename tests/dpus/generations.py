@@ -30,6 +30,7 @@ from tests.dpus.api import (
     PROVISIONING,
     SERVICE,
     SET,
+    SOFTWARE,
     TEMPLATE,
     VIRTUAL_NETWORK,
     VOLUME,
@@ -51,7 +52,7 @@ WAITING = "WaitingForManualPowerCycleOrReboot"
 
 FINALIZERS = {
     kind.name: f"{PROVISIONING}/{kind.name.lower()}-protection"
-    for kind in (BFB, DEVICE, DPU, DPU_NODE, MAINTENANCE, SET)
+    for kind in (BFB, SOFTWARE, DEVICE, DPU, DPU_NODE, MAINTENANCE, SET)
 } | {
     DEPLOYMENT.name: "dpu.nvidia.com/dpudeployment",
     SERVICE.name: "dpu.nvidia.com/dpuservice", CREDENTIAL.name: "dpu.nvidia.com/dpuservicecredentialrequest",
@@ -172,3 +173,5 @@ V26_4 = Generation(
     host_field="dpuNodeName",
     preparing=frozenset({"Initialize Interface", "Config FW Parameters", "Prepare BFB", INSTALLING, "DPU Config"}),
 )
+V26_10 = replace(V26_4, name="26.10", kinds=(SOFTWARE, *V26_4.kinds))
+"""What differs in 26.10 as far as tests need it: DPUs are also installed from a BlueFieldSoftware."""

@@ -23,7 +23,7 @@ from tests.dpus.generations import (
     REMOVAL,
     WAITING,
 )
-from tests.dpus.images import Images
+from tests.dpus.images import Images, image_of, url_of
 from tests.dpus.state import State, is_refused
 from tests.dpus.world import Card, Host
 
@@ -111,11 +111,11 @@ class Provisioning:
 
     def _pend(self, dpu: Json) -> Blocked | None:
         """Wait for image, flavor, and a slot in a cluster."""
-        bfb = self.state.find(BFB, dpu["spec"].get("bfb") or "")
-        if bfb is None:
+        image = image_of(self.state, dpu["spec"])
+        if image is None:
             return "GetBFBFailed", f"BFB {dpu['spec'].get('bfb')!r} not found"
-        if (phase := (bfb.get("status") or {}).get("phase")) != READY:
-            return "BFBNotReady", f"BFB {name_of(bfb)} is {phase}"
+        if (phase := (image.get("status") or {}).get("phase")) != READY:
+            return f"{image['kind']}NotReady", f"{image['kind']} {name_of(image)} is {phase}"
         flavor = dpu["spec"].get("dpuFlavor")
         if flavor and self.state.find(FLAVOR, flavor) is None:
             return "DPUFlavorNotFound", f"DPUFlavor {flavor!r} not found"
@@ -249,8 +249,8 @@ class Provisioning:
         return self.state.world.host_of(card) if card else None
 
     def _url(self, dpu: Json) -> str:
-        bfb = self.state.find(BFB, dpu["spec"].get("bfb") or "")
-        return str(bfb["spec"]["url"]) if bfb else ""
+        image = image_of(self.state, dpu["spec"])
+        return url_of(image) if image else ""
 
     def _installed(self, dpu: Json) -> None:
         card: Card | None = self.state.card_of(dpu)
@@ -312,7 +312,7 @@ class Provisioning:
             status["bfbFile"] = f"/bfb/{(bfb.get('status') or {}).get('fileName', place + '.bfb')}"
             status["bfCFGFile"] = f"bfcfg/{dpu['metadata']['namespace']}_{name_of(dpu)}_{uid_of(dpu)}"
         if done == INSTALLING and bfb:
-            image = self.images.table.get(bfb["spec"]["url"])
+            image = self.images.table.get(url_of(bfb))
             status["bfbVersion"] = image.doca if image else ""
             status["requiredReset"] = True
         if rich and done == FIRST:

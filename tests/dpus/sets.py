@@ -11,6 +11,7 @@ from kubernetes.client.exceptions import ApiException
 from tests.dpus import conditions, selectors
 from tests.dpus.api import DEVICE, DPU, DPU_NODE, NODE, SET, Json, is_deleting, labels_of, name_of, uid_of
 from tests.dpus.generations import DEVICE_NAME, NODE_NAME, PCI_ADDRESS, PF_NAME, SET_NAME, SET_NAMESPACE
+from tests.dpus.images import FIELDS
 from tests.dpus.state import State, owner_reference
 from tests.dpus.world import NFD
 
@@ -125,8 +126,7 @@ class Sets:
             key: value for key, value in (asked.get("cluster") or {}).items() if key in ("nodeLabels", "selector")
         }
         spec: Json = {
-            "bfb": (asked.get("bfb") or {}).get("name", ""), "cluster": cluster,
-            self.state.generation.host_field: target.host,
+            **named(asked), "cluster": cluster, self.state.generation.host_field: target.host,
         }  # fmt: skip
         for key in ("dpuFlavor", "nodeEffect", "automaticNodeReboot", "secureBoot"):
             if key in asked:
@@ -168,7 +168,7 @@ class Sets:
         owned = self.owned(one)
         away = total - len(owned) + sum(not _is_available(dpu) for dpu in owned)
         for dpu in owned:
-            same = dpu["spec"].get("bfb") == (asked.get("bfb") or {}).get("name")
+            same = named(asked).items() <= dpu["spec"].items()
             if same and dpu["spec"].get("dpuFlavor") == asked.get("dpuFlavor"):
                 continue
             if not _is_available(dpu):
@@ -226,6 +226,11 @@ def _chosen(selector: dict[str, str], labels: dict[str, str]) -> list[int]:
         if match and labels.get(key) == value:
             found.add(int(match[1]))
     return sorted(found)
+
+
+def named(template: Json) -> Json:
+    """Return how a DPU of a template names its image."""
+    return {field: template[field].get("name", "") for field in FIELDS.values() if field in template} or {"bfb": ""}
 
 
 def _scaled(value: int | str, total: int) -> int:

@@ -36,10 +36,12 @@ from tests.dpus.generations import FINALIZERS, HOLD, REBOOT
 IMMUTABLE: dict[str, tuple[str, ...]] = {
     "BFB": ("url", "fileName"),
     "DPUFlavor": ("",),
+    "BlueFieldSoftware": ("",),
     "DPUDevice": ("serialNumber", "bmcPort", "numberOfPFs", "pf0Name", "psid", "opn"),
 }
 SET_ONCE: dict[str, tuple[str, ...]] = {"DPUCluster": ("kubeconfig",), "BFB": ("versions",)}
-NAME_LIMITS = {"BFB": 187, "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63,
+NAME_LIMITS = {"BFB": 187, "BlueFieldSoftware": 187,
+               "DPUCluster": 63, "DPUSet": 63, "DPUNode": 48, "DPUDevice": 63, "DPUNodeMaintenance": 63,
                "DPUService": 63, "DPUServiceCredentialRequest": 63, "DPUServiceInterface": 63,
                "DPUDeployment": 20, "DPUServiceTemplate": 63, "DPUServiceConfiguration": 63,
                "DPUServiceChain": 63, "DPUServiceIPAM": 63, "DPUServiceNAD": 63, "DPUVolume": 63,
@@ -48,7 +50,8 @@ EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
 OURS = (DPU.name, MAINTENANCE.name)
 """Kinds that only the controllers create and change. Others may delete DPUs, and write the annotation HOLD."""
 WITH_STATUS = ("DPUDeployment", "DPUServiceTemplate",
-               "BFB", "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService",
+               "BFB", "BlueFieldSoftware",
+               "DPUCluster", "DPUSet", "DPU", "DPUNode", "DPUDevice", "DPUNodeMaintenance", "DPUService",
                "DPUServiceCredentialRequest", "DPUServiceInterface", "DPUServiceChain", "DPUServiceIPAM",
                "DPUServiceNAD", "DPUVolume", "DPUVolumeAttachment", "DPUVPC", "DPUVirtualNetwork")  # fmt: skip
 UNCHANGED = (INTERFACE.name, CHAIN.name, IPAM.name, NAD.name, VOLUME.name, ATTACHMENT.name, VPC.name,

@@ -18,6 +18,7 @@ import yaml
 
 from blueprints.kube import Cluster, Json, ObjectExists, ObjectType, connect
 from tests.agent.captured import CAPTURES
+from tests.kube import newer
 
 SCRIPT = CAPTURES.parent / "peers" / "kube-apiserver"
 BUILT = (
@@ -27,7 +28,7 @@ BUILT = (
     )
     / "kube-apiserver-1.20/bin/kube-apiserver"
 )
-CRDS = {"24.10": "dpf-crds", "26.4": "dpf-crds-new"}
+CRDS = {"24.10": "dpf-crds", "26.4": "dpf-crds-new", "26.10": "dpf-crds-new"}
 SLOW = 60.0
 """Seconds that a call may take in tests, on a machine that others use, too."""
 _RBAC = "rbac.authorization.k8s.io"
@@ -110,6 +111,9 @@ def _install(server: Server) -> None:
         for one in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader)
         if one
     ]
+    if server.version == "26.10":
+        for one in crds:
+            newer.changed(one)
     with server.admin() as admin:
         for one in crds:
             with contextlib.suppress(ObjectExists):

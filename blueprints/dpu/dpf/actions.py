@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, NeededLease, Ready, Scope, Wait
-from blueprints.bluefield import hold_card, usual_memory_gib
+from blueprints.bluefield import hold_card
 from blueprints.bluefield.cards import DPF
 from blueprints.bluefield.dpus import of_card
-from blueprints.dpf import SELDOM, Site, cards, clusters, dialect_of, kube_told, manifests, opened
+from blueprints.dpf import SELDOM, Site, cards, clusters, kube_told, manifests, opened
 from blueprints.dpf.access import KEY
 from blueprints.dpf.bmc import BY_BMC
 from blueprints.dpf.deployments import KIND as DEPLOYMENT
+from blueprints.dpf.images import Image
 from blueprints.dpf.phases import why
 from blueprints.dpu.dpf.config import Config, flavor_problem
-from blueprints.kube import NODE, SECRET, KubeError, connect, has_labels
+from blueprints.kube import NODE, SECRET, connect, has_labels
 from blueprints.kube import read as read_credential
-from blueprints.specs import Asked, BlueprintView, LeaseView, Problem, Spec
+from blueprints.specs import Asked, LeaseView, Spec
 
 CARD, CLUSTER, IMAGE = "card", "cluster", "image"
 CARD_TYPE, CLUSTER_TYPE, IMAGE_TYPE = "dpu_card", "dpu_cluster", "dpu_image"
@@ -39,6 +40,11 @@ _LOOK = 3.0
 def image_of(spec: Spec) -> LeaseView:
     """Return the lease of the image that the DPU has, or is being brought to. Raises KeyError."""
     return spec.parents[str(spec.resource.facts.get(IMAGE_NEED) or IMAGE)]
+
+
+def object_of(image: LeaseView) -> Image:
+    """Return the object of DPF for a leased image."""
+    return Image.of(image.resource.attributes, image.resource.facts)
 
 
 def card_of(config: Config, asked: Asked | None) -> NeededLease:
@@ -152,10 +158,10 @@ def create_set(spec: Spec, memo: Json) -> Answer:
     """Create the DPUSet that selects exactly the leased card, and lets DPF begin."""
     with opened(spec) as site:
         name = site.name("DPUSet", spec.resource.key)
-        return set_of_card(site, spec, name, image_of(spec).resource.facts["name"])
+        return set_of_card(site, spec, name, object_of(image_of(spec)))
 
 
-def set_of_card(site: Site, spec: Spec, name: str, image: str) -> Answer:
+def set_of_card(site: Site, spec: Spec, name: str, image: Image) -> Answer:
     """Create a DPUSet that installs an image on exactly the leased card. Raises KubeError."""
     if (refused := unselectable(site, spec)) is not None:
         return refused
@@ -180,7 +186,7 @@ def unselectable(site: Site, spec: Spec) -> Failed | None:
     return None
 
 
-def manifest_of_set(site: Site, spec: Spec, name: str, image: str) -> Json:
+def manifest_of_set(site: Site, spec: Spec, name: str, image: Image) -> Json:
     """Return the DPUSet that installs an image on the leased card."""
     labels = {**spec.config.node_labels, **site.proof}
     return manifests.dpu_set(
@@ -272,36 +278,3 @@ def _removal(site: Site) -> str:
     kept = f", kept by {', '.join(first.finalizers)}" if first.finalizers else ""
     status = first.status.get("phase") or "new"
     return f"DPF removes DPU {first.name} (phase {status}{kept}). {why(first)}".strip()
-
-
-def flavor_problems(blueprint: BlueprintView) -> list[Problem]:
-    """Return what the server cannot express of the flavor, by the path of the field. Writes nothing."""
-    config: Config = blueprint.config
-    where = "flavor" if config.deployment is None else "deployment.flavor"
-    try:
-        with connect(blueprint.credentials[config.credential]) as cluster:
-            dialect = dialect_of(cluster)
-            if config.flavor_name:
-                known = cluster.find(dialect.type("DPUFlavor"), config.flavor_name, config.namespace)
-                missing = f"DPUFlavor {config.flavor_name} does not exist in namespace {config.namespace}."
-                problem = missing if known is None else flavor_problem(known.spec, _memory(config), config.mode)
-                return [Problem(message=problem, field=where)] if problem else []
-    except KubeError as error:
-        return [Problem(message=str(error), field="credential")]
-    assert not isinstance(config.flavor, str)
-    if problem := flavor_problem(config.flavor, _memory(config), config.mode):
-        return [Problem(message=problem, field=where)]
-    findings = dialect.missing(manifests.flavor(dialect, "flavor", config.namespace, config.flavor))
-    return [
-        Problem(
-            message=f"The API server at {cluster.where} does not accept the field {path} of a DPUFlavor.",
-            field=where,
-        )
-        for path in (*findings.unknown, *findings.missing, *findings.invalid)
-    ]
-
-
-def _memory(config: Config) -> int | None:
-    """Return the least memory of the cards that the config requires, in GiB; None if it says nothing about it."""
-    given = config.card.get("memory_gib")
-    return given if type(given) is int else usual_memory_gib(str(config.card.get("model") or ""))

@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_va
 from blueprints.contract import Fields
 from blueprints.dpf import Server
 from blueprints.dpf.deployments import MOST_NAMESPACE
+from blueprints.dpf.images import check_url
 from blueprints.dpf.phases import LIMIT, LIMITS
 from blueprints.dpu.dpf.deployment import DeploymentConfig
 from blueprints.dpuservices import (
@@ -51,8 +52,8 @@ class Config(Server):
     image: str = Field(
         default="",
         max_length=2000,
-        description="Address of the BFB image; a blueprint of kind dpf_image must have it. Required without "
-        "`deployment`.",
+        description="Address of the image, which ends in .bfb or, for BlueField 4, in .iso; a blueprint of kind "
+        "dpf_image must have it. Required without `deployment`.",
     )
     doca: str = Field(default="", max_length=63, description="Version of DOCA in the image.")
     flavor: str | Mapping[str, JsonValue] = Field(
@@ -97,7 +98,7 @@ class Config(Server):
         "it by its BMC, `reimage` it with park_image, or `leave` it.",
     )
     park_image: str = Field(
-        default="", max_length=2000, description="Address of the BFB image for `reimage`. Empty: that of `image`."
+        default="", max_length=2000, description="Address of the image for `reimage`. Empty: that of `image`."
     )
     park_timeout: float = Field(
         default=3600.0, gt=0, le=86_400, description="Seconds after which a card that cannot be parked is quarantined."
@@ -117,12 +118,8 @@ class Config(Server):
 
     @field_validator("image", "park_image")
     @classmethod
-    def _is_bfb(cls, value: str, info: ValidationInfo) -> str:
-        if not value and info.field_name == "park_image":
-            return value
-        if not value.startswith(("http://", "https://")) or not value.endswith(".bfb"):
-            raise ValueError("Must begin with http:// or https:// and end in .bfb.")
-        return value
+    def _is_image(cls, value: str, info: ValidationInfo) -> str:
+        return value if not value and info.field_name == "park_image" else check_url(value)
 
     @model_validator(mode="before")
     @classmethod

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
-from blueprints.dpf import SELDOM, Site, deployments, dialect_of, kube_told, opened
+from blueprints.dpf import SELDOM, Site, deployments, kube_told, opened
+from blueprints.dpf import config as server
 from blueprints.dpf.access import KEY
+from blueprints.dpf.images import Image, kind_of
 from blueprints.dpf.phases import LIMIT, why
-from blueprints.dpu.dpf.actions import CARD, CLUSTER, image_of, kubeconfig_of, unselectable
+from blueprints.dpu.dpf.actions import CARD, CLUSTER, image_of, kubeconfig_of, object_of, unselectable
 from blueprints.dpu.dpf.config import Config
 from blueprints.kube import (
     MANAGER,
@@ -53,7 +55,7 @@ def written(site: Site, spec: Spec, *, selects: bool = True) -> list[Json]:
     made = deployments.parts(site.dialect, spec.resource.key, name, site.namespace, layout, site.proof)
     deployment = deployments.deployment(
         site.dialect, name, site.namespace, spec.parents[CARD].resource.facts, key=spec.resource.key,
-        image=image_of(spec).resource.facts["name"], flavor=spec.resource.facts["flavor_object"],
+        image=object_of(image_of(spec)), flavor=spec.resource.facts["flavor_object"],
         layout=layout, selects=selects,
     )  # fmt: skip
     made.append(labelled(deployment, {KEY: spec.resource.key}))
@@ -217,11 +219,7 @@ def problems(blueprint: BlueprintView) -> list[Problem]:
     config: Config = blueprint.config
     if config.deployment is None:
         return []
-    try:
-        with connect(blueprint.credentials[config.credential]) as cluster:
-            return inexpressible(dialect_of(cluster), config, cluster.where)
-    except KubeError as error:
-        return [Problem(message=str(error), field="credential")]
+    return server.in_dialect(blueprint, lambda dialect, where: inexpressible(dialect, config, where))
 
 
 def inexpressible(dialect: Dialect, config: Config, where: str) -> list[Problem]:
@@ -232,7 +230,15 @@ def inexpressible(dialect: Dialect, config: Config, where: str) -> list[Problem]
     made = deployments.parts(dialect, "d", "d", config.namespace, layout, proof)
     made.append(
         deployments.deployment(
-            dialect, "d", config.namespace, card, key="d", image="i", flavor="f", layout=layout, selects=True
+            dialect,
+            "d",
+            config.namespace,
+            card,
+            key="d",
+            image=Image(kind_of(config.image), "i"),
+            flavor="f",
+            layout=layout,
+            selects=True,
         )
     )
     found = []

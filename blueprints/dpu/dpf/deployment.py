@@ -56,7 +56,7 @@ class PortGiven(Fields):
 class DeploymentConfig(Fields):
     """The deployment of every DPU of a blueprint: image, flavor, services and chains."""
 
-    image: str = Field(max_length=2000, description="Address of the BFB image.")
+    image: str = Field(max_length=2000, description="Address of the image: .bfb or, for BlueField 4, .iso.")
     flavor: str | Mapping[str, JsonValue] = Field(
         description="Name of an existing DPUFlavor, or the spec of one that is created for each DPU."
     )

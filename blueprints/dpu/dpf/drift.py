@@ -87,7 +87,7 @@ def _written(site: Site, spec: Spec) -> Iterator[tuple[str, Json]]:
     if deploying.deploys(spec.config) and spec.resource.facts.get(deploying.FACT):
         yield from ((one["kind"], one) for one in deploying.written(site, spec))
     else:
-        name, image = site.name("DPUSet", spec.resource.key), actions.image_of(spec).resource.facts["name"]
+        name, image = site.name("DPUSet", spec.resource.key), actions.object_of(actions.image_of(spec))
         yield "DPUSet", labelled(actions.manifest_of_set(site, spec, name, image), site.proof)
     flavor = spec.config.flavor
     if not isinstance(flavor, str):

@@ -27,18 +27,23 @@ from blueprints.contract import (
     Updates,
     Watches,
 )
-from blueprints.dpf import config as server
 from blueprints.dpf import deployments as deployment_objects
 from blueprints.dpf import owned, watches
-from blueprints.dpf.chains import CHAINS, INTERFACE
 from blueprints.dpf.credentials import KIND as CREDENTIAL
-from blueprints.dpf.networks import IPAM
 from blueprints.dpf.permissions import allows
 from blueprints.dpf.phases import LIMIT
-from blueprints.dpf.services import KIND as SERVICE
-from blueprints.dpf.volumes import VOLUMES
-from blueprints.dpf.vpcs import VPCS
-from blueprints.dpu.dpf import actions, deploying, drift, health, leasing, parking, provisioning, revocation, updating
+from blueprints.dpu.dpf import (
+    actions,
+    checking,
+    deploying,
+    drift,
+    health,
+    leasing,
+    parking,
+    provisioning,
+    revocation,
+    updating,
+)
 from blueprints.dpu.dpf import config as schema
 from blueprints.dpu.dpf.services import open_services
 from blueprints.matching import misses
@@ -192,23 +197,7 @@ class Dpf(Kind, Builds, Carried, Activates, HandsOver, Checks, Lists, Updates, W
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used, has DPF, and can express flavor and services."""
-        kinds = (
-            "DPUSet",
-            "DPUFlavor",
-            "DPU",
-            *((SERVICE,) if blueprint.config.charts else ()),
-            *(CHAINS.kinds if blueprint.config.chains is not None else ()),
-            *((INTERFACE,) if blueprint.config.vpcs is not None and blueprint.config.chains is None else ()),
-            *((IPAM,) if blueprint.config.networks else ()),
-            *((CREDENTIAL,) if blueprint.config.credentials is not None else ()),
-            *((*deployment_objects.KINDS, SERVICE) if deploying.deploys(blueprint.config) else ()),
-        )
-        newer = {kind: "volumes" for kind in VOLUMES.newer if blueprint.config.volumes is not None}
-        newer |= {kind: "vpcs" for kind in VPCS.newer if blueprint.config.vpcs is not None}
-        found = server.problems(blueprint, kinds, newer)
-        return found or [
-            *actions.flavor_problems(blueprint), *deploying.problems(blueprint), *parking.problems(blueprint)
-        ]  # fmt: skip
+        return checking.problems(blueprint)
 
 
 def _set(spec: Spec, memo: Json) -> Answer:

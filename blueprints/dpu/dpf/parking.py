@@ -171,7 +171,7 @@ def have_image(spec: Spec, memo: Json) -> Answer:
 def create_set(spec: Spec, memo: Json) -> Answer:
     """Create the DPUSet that installs the card once more."""
     with opened(spec) as site:
-        return actions.set_of_card(site, spec, _name(site, spec), spec.parents[_IMAGE].resource.facts["name"])
+        return actions.set_of_card(site, spec, _name(site, spec), actions.object_of(spec.parents[_IMAGE]))
 
 
 def install(spec: Spec, memo: Json) -> Answer:

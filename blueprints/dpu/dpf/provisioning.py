@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from blueprints.answers import Answer, Failed, Health, Hold, Json, Maintenance, Need, Ready, Scope, Wait
 from blueprints.dpf import SELDOM, Site, kube_told, opened
+from blueprints.dpf.images import Image
 from blueprints.dpf.phases import (
     HOLD,
     REBOOT,
@@ -150,9 +151,9 @@ def _failed(site: Site, spec: Spec, seen: Seen, now: Progress, *, code: str, mes
 
 
 def _blamed(site: Site, spec: Spec, dpu: Object, now: Progress) -> Blame:
-    image, flavor = str(dpu.spec.get("bfb") or ""), str(dpu.spec.get("dpuFlavor") or "")
+    image, flavor = Image.named_in(dpu.spec), str(dpu.spec.get("dpuFlavor") or "")
     with suppress(RequestForbidden):  # the role is of an older version, which did not read images
-        known = site.find("BFB", image) if image else None
-        if image and (known is None or known.phase in ("Error", "Deleting")):
+        known = site.find(image.kind, image.name) if image is not None else None
+        if image is not None and (known is None or known.phase in ("Error", "Deleting")):
             return Blame.IMAGE
-    return blame(dpu, now.phase, tuple(filter(None, (image, flavor))))
+    return blame(dpu, now.phase, tuple(filter(None, (image.name if image else "", flavor))))

@@ -16,9 +16,10 @@ from typing import Any
 from blueprints.answers import Answer, Failed, Json, Need, NeededLease, Ready, Scope, Wait
 from blueprints.contract import Act, Plan, Step
 from blueprints.dpf import SELDOM, Site, deployments, kube_told, opened
+from blueprints.dpf.images import Image
 from blueprints.dpf.phases import LIMIT, why
 from blueprints.dpu.dpf import actions, deploying, provisioning
-from blueprints.dpu.dpf.actions import IMAGE, IMAGE_NEED, IMAGE_TYPE, image_of, manifest_of_set
+from blueprints.dpu.dpf.actions import IMAGE, IMAGE_NEED, IMAGE_TYPE, image_of, manifest_of_set, object_of
 from blueprints.dpu.dpf.config import Config, flavor_problem
 from blueprints.kube import Object, dropped, has_labels, labelled
 from blueprints.specs import Spec
@@ -112,7 +113,7 @@ def relabel(spec: Spec, memo: Json) -> Answer:
         found = site.find("DPUSet", name)
         if found is None or not has_labels(site.proof)(found.labels):
             return Failed(scope=Scope.STEP, code="set_gone", message=f"The DPUSet {name} does not exist any more.")
-        wanted = labelled(manifest_of_set(site, spec, name, image_of(spec).resource.facts["name"]), site.proof)
+        wanted = labelled(manifest_of_set(site, spec, name, object_of(image_of(spec))), site.proof)
         site.cluster.apply(type_, wanted, current=found)
         return _relabelled(Ready(), site, spec, memo)
 
@@ -190,8 +191,8 @@ def hold_host(spec: Spec, memo: Json) -> Answer:
 
 def _outdated(site: Site, spec: Spec) -> list[Object]:
     """Return our DPUs with another image or flavor than they are brought to. Raises KubeError."""
-    wanted = image_of(spec).resource.facts["name"], spec.resource.facts[_FLAVOR]
-    return [one for one in site.ours("DPU") if (one.spec.get("bfb"), one.spec.get("dpuFlavor")) != wanted]
+    wanted = object_of(image_of(spec)), spec.resource.facts[_FLAVOR]
+    return [one for one in site.ours("DPU") if (Image.named_in(one.spec), one.spec.get("dpuFlavor")) != wanted]
 
 
 @kube_told
@@ -227,7 +228,7 @@ def _write(site: Site, spec: Spec) -> Failed | None:
         wanted = deploying.written(site, spec)
     else:
         name = site.name("DPUSet", spec.resource.key)
-        set_ = manifest_of_set(site, spec, name, image_of(spec).resource.facts["name"])
+        set_ = manifest_of_set(site, spec, name, object_of(image_of(spec)))
         wanted = [labelled(set_, site.proof)]
     for manifest in wanted:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -249,8 +250,8 @@ def _of_deployment(site: Site, spec: Spec) -> bool:
         return True
     found = site.find("DPUSet", deployments.set_name(site.name(deployments.KIND, spec.resource.key)))
     template = ((found.spec.get("dpuTemplate") or {}).get("spec") or {}) if found is not None else {}
-    wanted = image_of(spec).resource.facts["name"], spec.resource.facts[_FLAVOR]
-    return ((template.get("bfb") or {}).get("name"), template.get("dpuFlavor")) == wanted
+    wanted = object_of(image_of(spec)), spec.resource.facts[_FLAVOR]
+    return (Image.named_in(template), template.get("dpuFlavor")) == wanted
 
 
 @kube_told

@@ -1,1 +1,1 @@
-"""The kind `dpf_image`: a BFB image that DPF has downloaded."""
+"""The kind `dpf_image`: an image that DPF has downloaded."""

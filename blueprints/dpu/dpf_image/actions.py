@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
-from blueprints.dpf import SELDOM, Site, kube_told, manifests, opened
+from blueprints.dpf import SELDOM, delete_ours, images, kube_told, opened
 from blueprints.dpf.phases import why
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -15,12 +15,10 @@ _LOOK = 3.0
 
 @kube_told
 def create(spec: Spec, memo: Json) -> Answer:
-    """Create the BFB, or adopt it after a lost answer."""
+    """Create the object of the image, or adopt it after a lost answer."""
     with opened(spec) as site:
-        name = site.name("BFB", spec.resource.key)
-        found = site.ensure(
-            manifests.bfb(site.dialect, name, site.namespace, spec.resource.attributes["url"], f"{name}.bfb")
-        )
+        name = site.name(_kind(spec), spec.resource.key)
+        found = site.ensure(images.manifest(site.dialect, name, site.namespace, spec.resource.attributes))
     return Ready(facts={"name": found.name, "namespace": found.namespace})
 
 
@@ -28,12 +26,15 @@ def create(spec: Spec, memo: Json) -> Answer:
 def download(spec: Spec, memo: Json) -> Answer:
     """Wait until DPF has downloaded the image."""
     with opened(spec) as site:
-        found = site.find("BFB", _name(site, spec))
+        found = site.find(_kind(spec), site.name(_kind(spec), spec.resource.key))
     if found is None:
-        return Failed(scope=Scope.STEP, code="image_gone", message="The BFB was deleted while it was downloaded.")
+        return Failed(
+            scope=Scope.STEP, code="image_gone", message=f"The {_kind(spec)} was deleted while it was downloaded."
+        )
     if found.phase == "Ready":
         versions = found.status.get("versions")
-        said = {str(k): str(v)[:63] for k, v in versions.items()} if isinstance(versions, dict) else {}
+        given = versions.items() if isinstance(versions, dict) else ()
+        said = {str(key): one[:63] for key, one in given if isinstance(one, str)}
         attributes = {"doca": said["doca"]} if said.get("doca") else {}
         return Ready(facts={"versions": said}, attributes=attributes)
     if found.phase == "Error":
@@ -42,24 +43,33 @@ def download(spec: Spec, memo: Json) -> Answer:
     since = memo.get("since") or clock.now().isoformat()
     waited = (clock.now() - dt.datetime.fromisoformat(since)).total_seconds()
     if waited > spec.config.download_timeout:
-        message = f"BFB {found.name} is still {found.phase or 'new'} after {waited:.0f} s. {why(found)}".strip()
+        message = (
+            f"{_kind(spec)} {found.name} is still {found.phase or 'new'} after {waited:.0f} s. {why(found)}".strip()
+        )
         return Failed(scope=Scope.OFFER, code="image_timeout", message=message)
-    sentence = f"BFB {found.name}: {found.phase or 'new'}. {why(found)}".strip()
+    sentence = f"{_kind(spec)} {found.name}: {found.phase or 'new'}. {why(found)}".strip()
     seldom = min(SELDOM, spec.config.download_timeout - waited + 1.0)
     return Wait(after=_LOOK, watched=seldom, memo={"since": since}, sentence=sentence)
 
 
 @kube_told
 def look(spec: Spec, memo: Json) -> Answer:
-    """Check that the BFB is there and ready."""
+    """Check that the object of the image is there and ready."""
     with opened(spec) as site:
-        found = site.find("BFB", _name(site, spec))
+        found = site.find(_kind(spec), site.name(_kind(spec), spec.resource.key))
     if found is None:
-        return Failed(scope=Scope.STEP, code="image_gone", message="The BFB does not exist any more.")
+        return Failed(scope=Scope.STEP, code="image_gone", message=f"The {_kind(spec)} does not exist any more.")
     if found.phase == "Ready":
         return Ready()
-    return Failed(scope=Scope.STEP, code="image_not_ready", message=f"BFB {found.name} is {found.phase}. {why(found)}")
+    return Failed(
+        scope=Scope.STEP, code="image_not_ready", message=f"{_kind(spec)} {found.name} is {found.phase}. {why(found)}"
+    )
 
 
-def _name(site: Site, spec: Spec) -> str:
-    return site.name("BFB", spec.resource.key)
+def delete(spec: Spec, memo: Json) -> Answer:
+    """Delete the object of the image until it does not exist any more."""
+    return delete_ours(_kind(spec))(spec, memo)
+
+
+def _kind(spec: Spec) -> str:
+    return images.kind_of(spec.resource.attributes["url"])

@@ -1,4 +1,4 @@
-"""The kind `dpf_image`: a BFB image, downloaded once by DPF and leased by all DPUs that are built from it."""
+"""The kind `dpf_image`: an image, downloaded once by DPF and leased by all DPUs that are built from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from blueprints.contract import Builds, Checks, Kind, Lists, Plan, Step, Watches
 from blueprints.dpf import config as server
-from blueprints.dpf import delete_ours, owned, watches
+from blueprints.dpf import images, owned, watches
 from blueprints.dpu.dpf_image import actions
 from blueprints.dpu.dpf_image import config as schema
 from blueprints.matching import misses
@@ -17,7 +17,7 @@ from blueprints.watches import Ending, WatchNews, WatchPlace
 
 
 class DpfImage(Kind, Builds, Checks, Lists, Watches):
-    """A BFB object of DPF for each address, shared by all DPUs that use it."""
+    """A BFB or BlueFieldSoftware of DPF for each address, shared by all DPUs that use it."""
 
     name: ClassVar[str] = "dpf_image"
     resource_type: ClassVar[str] = "dpu_image"
@@ -50,27 +50,32 @@ class DpfImage(Kind, Builds, Checks, Lists, Watches):
         return (Step(name="look", act=actions.look),)
 
     def destroy(self) -> Plan:
-        """Return the plan that deletes the BFB until it does not exist any more."""
-        return (Step(name="delete", act=delete_ours("BFB"), deadline=86_400.0),)
+        """Return the plan that deletes the object of the image until it does not exist any more."""
+        return (Step(name="delete", act=actions.delete, deadline=86_400.0),)
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Return the BFBs of this installation."""
-        return owned(blueprint, installation, ("BFB",))
+        """Return the images of this installation."""
+        return owned(blueprint, installation, images.used_by(dict(blueprint.config)))
 
     def watched(self, config: schema.Config) -> Sequence[WatchPlace]:
-        """Return the BFBs of the namespace."""
-        return watches.places(config, ("BFB",))
+        """Return the types of images that the config has, in the namespace."""
+        return watches.places(config, images.used_by(dict(config)))
 
     def watch(
         self, blueprint: BlueprintView, place: str, installation: str, bookmark: str, ending: Ending
     ) -> Iterator[WatchNews]:
-        """Yield the changes of BFBs of ours."""
+        """Yield the changes of images of ours."""
         return watches.watch(blueprint, place, installation, bookmark, ending)
 
     def watches_health(self, config: schema.Config) -> bool:
-        """Return True: a check reads the BFB only."""
+        """Return True: a check reads the object of the image only."""
         return True
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that the API server can be used and has DPF."""
-        return server.problems(blueprint, ("BFB",))
+        kinds = images.used_by(dict(blueprint.config))
+        newer = {images.SOFTWARE: "images"} if images.SOFTWARE in kinds else {}
+        found = server.problems(blueprint, [kind for kind in kinds if kind not in newer], newer)
+        return found or server.in_dialect(
+            blueprint, lambda dialect, where: schema.inexpressible(dialect, blueprint.config, where)
+        )
