@@ -44,6 +44,7 @@ def called(step: Step, spec: Spec, memo: Json, *, find: bool, secrets: Secrets |
     _plain(where, answer)
     _erasures(where, answer)
     _sensors(where, answer)
+    _given_back(where, answer, spec)
     _no_secret(where, answer, spec, secrets or _all)
     return answer
 
@@ -111,6 +112,13 @@ def _erasures(where: str, answer: Answer) -> None:
 def _sensors(where: str, answer: Answer) -> None:
     report = getattr(answer, "sensors", None)
     _require(report is None or isinstance(report, SensorReport), f"{where} reports the sensors as {report!r}")
+
+
+def _given_back(where: str, answer: Answer, spec: Spec) -> None:
+    names = getattr(answer, "gives_back", ())
+    _require(not names or spec.lease is None, f"{where} gives back {', '.join(names)}, but its phase is one of a lease")
+    unknown = [name for name in names if name not in spec.resource.parents]
+    _require(not unknown, f"{where} gives back {', '.join(unknown)}, which is no lease for life of the resource")
 
 
 def _no_secret(where: str, answer: Answer, spec: Spec, secrets: Secrets) -> None:

@@ -312,6 +312,7 @@ def _mutates(spec: Spec, memo: Json) -> Answer:
             lambda spec, memo: Ready(secrets={"key": "12345678"}, erasures=(_erasure(problem="not 12345678"),)),
             "erasures of .* contains a secret",
         ),
+        (lambda spec, memo: Ready(gives_back=("imgae",)), "gives back imgae, which is no lease for life"),
         (lambda spec, memo: Ready(sensors={"Fan": 1.0}), "reports the sensors as"),  # type: ignore[arg-type]
         (
             lambda spec, memo: Ready(secrets={"key": "12345678"}, sensors=_measured("Fan 12345678")),
@@ -326,6 +327,13 @@ def _mutates(spec: Spec, memo: Json) -> Answer:
 def test_rules_of_a_single_call(act: Callable[[Spec, Json], Any], says: str) -> None:
     with pytest.raises(ContractBroken, match=says):
         called(Step(name="step", act=act), _spec(), {}, find=False)
+
+
+def test_a_step_of_a_lease_gives_nothing_back() -> None:
+    bench = FakeBench()
+    spec = replace(_spec(), lease=bench.lease(bench.resource()))
+    with pytest.raises(ContractBroken, match="gives back image, but its phase is one of a lease"):
+        called(Step(name="step", act=lambda spec, memo: Ready(gives_back=("image",))), spec, {}, find=False)
 
 
 class _Account(Fields):
