@@ -10,7 +10,7 @@ from blueprints.models import Blueprint
 from drydock_client.values import BlueprintChange
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
-from leases.models import Resource
+from leases.models import Lease, Resource
 from leases.operations import blueprints, resources
 from leases.reasons import Reason
 from tests.dpf.conftest import Lab
@@ -79,11 +79,13 @@ def test_a_dpu_is_brought_to_another_iso(lab, ask):
     assert (card.imaged, card.running) == ([ISO, NEXT], NEXT)
 
 
-def test_an_iso_that_cannot_be_downloaded_names_its_object(lab, ask):
+def test_an_iso_that_cannot_be_downloaded_is_said_and_no_card_is_touched(lab, ask):
     site = installed(lab, image=ISO)
     del site.double.images[ISO]
-    lease = ask("dpu")
+    ask("dpu")
     for _ in range(20):
         site.turn()
-    lease.refresh_from_db()
-    assert "failed to download http://127.0.0.1:1/bf4-os-4.0.iso" in lease.message
+    said = Lease.objects.get(need="image").message
+    assert f"DPF cannot download {ISO}" in said
+    assert "unexpected status code 404" in said
+    assert (site.user.all(DPU), site.user.all(SOFTWARE)) == ([], [])
