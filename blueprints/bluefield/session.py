@@ -93,7 +93,7 @@ class CardSession(RedfishSession):
                 return PublicKey.parse(said).line
         raise BmcAnswerInvalid(f"{self._here} did not send the public key with which it fetches by SCP.")
 
-    def _update_service(self) -> Mapping[str, Any]:
+    def _update_service(self) -> dict[str, Any]:
         return next(self._tree.resources(paths(self._tree.root.get("UpdateService")), None), {})
 
     def start_flash(self, address: str, protocol: str, username: str = "") -> BmcTask:

@@ -18,9 +18,9 @@ from interfaces.endpoints import LocalEndpoint, SshEndpoint
 from interfaces.keys import new_key_pair
 from interfaces.ssh.pool import POOL
 from interfaces.transports import transport_to
+from tests.bluefield.accounts import clear, lease_in
 from tests.bluefield.dpus import Webroot, publish, web
 from tests.bluefield.lab import Lab
-from tests.bluefield.rshim import host_lease
 from tests.blueprints import host_peers as peers
 from tests.bmc.bluefield import bluefield, small
 from tests.bmc.flashing import UPDATE
@@ -57,12 +57,8 @@ class ScpLab(Lab):
     account: str
 
     def host(self, **changes: Any) -> LeaseView:
-        """Return the lease on the host, with another control connection if fields of it are given."""
-        found, made = host_lease(self.server, self.images.folder), pwd.getpwnam(self.account)
-        control = found.control()
-        assert control is not None
-        there = replace(control, uid=made.pw_uid, gid=made.pw_gid, home=made.pw_dir, **changes)
-        return replace(found, controlled=lambda _: there)
+        """Return the lease on the host, with other values of its control connection."""
+        return lease_in(self.server, self.account, **changes)
 
     @property
     def home(self) -> Path:
@@ -117,7 +113,7 @@ def lab(tmp_path: Path, server: peers.Server, account: str, monkeypatch: pytest.
         assert not card.interrupted
         assert not bmc.sessions
         POOL.close_idle(0)
-        subprocess.run(["rm", "-rf", "--", f"{found.home}/.ssh", f"{found.home}/.drydock-dpu"], check=True)
+        clear(account)
 
 
 # The route
