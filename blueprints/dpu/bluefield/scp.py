@@ -8,7 +8,7 @@ Written after what NVIDIA's firmware does (https://github.com/NVIDIA/phosphor-bm
   absolute path therefore follows two slashes, as in NVIDIA's own tool (https://github.com/Mellanox/dpu-update).
 - It ends the transfer if it has not read "Sending file modes:" within 10 s, which the scp of the server writes only if
   it is verbose.
-- It trusts the keys that PublicKeyExchange has appended to its known_hosts. If another key of the same type is there for
+- It trusts the keys that PublicKeyExchange has appended to its known_hosts. If another one of the type is there for
   the address, the transfer fails. RevokeAllRemoteServerPublicKeys removes every line that contains the address: for
   10.0.0.1 also those of 10.0.0.10. So nothing is revoked here.
 """
