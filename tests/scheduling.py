@@ -50,6 +50,7 @@ SECONDS = {
     "tests/bench/test_dpus.py": 300,
     "tests/bench/test_small.py": 250,
     "tests/bluefield/test_rshim_steps.py": 50,
+    "tests/bluefield/test_scp_steps.py": 30,
     "tests/blueprints/baremetal/test_conformance.py": 30,
     "tests/blueprints/baremetal/test_network_ramdisk.py": 500,
     "tests/blueprints/baremetal/test_ramdisk_conformance.py": 500,

@@ -34,8 +34,9 @@ _KNOWN: Sequence[tuple[str, Meaning]] = (
         "please provide server's public key using publickeyexchange",
         Meaning(
             outcome="failed", code="public_key_missing", scope=Scope.OPERATOR,
-            sentence="The BMC wants to fetch the image by SCP and does not know the public key of the server. Use "
-            "firmware of the BMC that fetches by HTTP.",
+            sentence="The BMC does not know the public key of the server from which it fetches the image by SCP, or "
+            "has another one for its address. Register the server with its ed25519 key, and remove other ones from the "
+            "BMC by its action RevokeAllRemoteServerPublicKeys.",
         ),
     ),
     (

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from blueprints.bluefield import reading
 from blueprints.bmc import inspection, redfish_readings
-from blueprints.bmc.errors import BmcLacks
+from blueprints.bmc.errors import BmcAnswerInvalid, BmcLacks
 from blueprints.bmc.inspection import paths, text
 from blueprints.bmc.redfish_session import RedfishSession, started
 from blueprints.bmc.redfish_tree import UNREADABLE, member
 from blueprints.bmc.values import BmcTask
+from drydock.core.errors import InvalidRequest
+from interfaces.keys import PublicKey
 
 _RUNNING = frozenset({"osisrunning", "osrunning"})
 _SYSTEM = "redfish/v1/UpdateService/FirmwareInventory/DPU_OS"
 """The component through which a whole image is installed, as NVIDIA's documents write it."""
+_EXCHANGE = "#NvidiaUpdateService.PublicKeyExchange"
 _MOST_TASKS = 20
 """New tasks that are read in order to find one."""
 
@@ -69,18 +73,41 @@ class CardSession(RedfishSession):
         """Keep a text, such as the path of an image, out of all messages of this session."""
         self._client.line.secrets.add(secret)
 
-    def start_flash(self, address: str, protocol: str) -> BmcTask:
+    def exchange_keys(self, address: str, host_key: str) -> str:
+        """Let the BMC trust the host key of a server for SCP. Returns the key with which the BMC logs in there.
+
+        A pair of address and key that the BMC knows is not added again, and the BMC's own key stays the same. Request
+        and answer are described in https://github.com/NVIDIA/nvbmc-docs, `designs/oem/Nvidia`, and the answer has been
+        read in https://github.com/NVIDIA/bmcweb, which sends the key as the argument of its first message.
+        """
+        actions = member(member(self._update_service(), "Actions"), "Oem")
+        for offered in (member(actions, "Nvidia"), actions):
+            target = member(offered, _EXCHANGE).get("target")
+            if isinstance(target, str):
+                break
+        else:
+            raise BmcLacks(f"{self._here} does not offer to exchange keys for SCP.")
+        body = {"RemoteServerIP": address, "RemoteServerKeyString": host_key}
+        for said in _arguments(self._client.post(target, body).body):
+            with contextlib.suppress(InvalidRequest):
+                return PublicKey.parse(said).line
+        raise BmcAnswerInvalid(f"{self._here} did not send the public key with which it fetches by SCP.")
+
+    def _update_service(self) -> dict[str, Any]:
+        return next(self._tree.resources(paths(self._tree.root.get("UpdateService")), None), {})
+
+    def start_flash(self, address: str, protocol: str, username: str = "") -> BmcTask:
         """Let the BMC fetch an image and install it. `address` is host, port and path, without a scheme.
 
-        Raises BmcAnswerLost if the installation may have begun.
+        `username` is the account of the server for SCP. Raises BmcAnswerLost if the installation may have begun.
         """
-        service = next(self._tree.resources(paths(self._tree.root.get("UpdateService")), None), {})
+        service = self._update_service()
         target, protocols = self._allowed(service, "#UpdateService.SimpleUpdate", "TransferProtocol")
         if not target or (protocols and protocol not in protocols):
             offered = ", ".join(protocols) or "nothing"
             raise BmcLacks(f"{self._here} does not fetch images by {protocol}. It offers: {offered}.")
         body = {"TransferProtocol": protocol, "ImageURI": address, "Targets": [_SYSTEM]}
-        return started(self._client.start(target, body))
+        return started(self._client.start(target, {**body, "Username": username} if username else body))
 
     def task(self, id: str) -> BmcTask:
         """Read a task by its path. Its message has no hidden texts."""
@@ -155,3 +182,11 @@ class CardSession(RedfishSession):
             missing.append(error.message)
             return {}
         return found
+
+
+def _arguments(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments of the messages in an answer."""
+    infos = body.get("@Message.ExtendedInfo")
+    for info in infos if isinstance(infos, list) else ():
+        given = info.get("MessageArgs") if isinstance(info, dict) else None
+        yield from (one for one in (given if isinstance(given, list) else ()) if isinstance(one, str))

@@ -63,10 +63,15 @@ def small(serial: str = SERIAL) -> dict[str, Any]:
         },
         service: {
             "FirmwareInventory": {"@odata.id": inventory},
-            "Actions": {"#UpdateService.SimpleUpdate": {
-                "TransferProtocol@Redfish.AllowableValues": [["SCP"]],
-                "target": f"{service}/Actions/UpdateService.SimpleUpdate",
-            }},
+            "Actions": {
+                "#UpdateService.SimpleUpdate": {
+                    "TransferProtocol@Redfish.AllowableValues": [["SCP"]],
+                    "target": f"{service}/Actions/UpdateService.SimpleUpdate",
+                },
+                "Oem": {"Nvidia": {"#NvidiaUpdateService.PublicKeyExchange": {
+                    "target": f"{service}/Actions/Oem/NvidiaUpdateService.PublicKeyExchange",
+                }}},
+            },
         },
         inventory: {"Members": [{"@odata.id": f"{inventory}/{name}"} for name in versions]},
         **{f"{inventory}/{name}": {"Id": name, "Version": version} for name, version in versions.items()},

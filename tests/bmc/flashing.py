@@ -4,9 +4,9 @@ with bluefield() as bmc, flashing(bmc) as card:
     ...
     assert card.imaged == ["..."]
 
-SimpleUpdate really fetches the file and checks every component. When its task has ended, the bf.cfg behind the image
-is run as the installer runs it, and a real SSH server stands for the system, with the host key and account that its
-cloud-init would read.
+SimpleUpdate really fetches the file, by HTTP or by SCP, and checks every component. When its task has ended, the bf.cfg
+behind the image is run as the installer runs it, and a real SSH server stands for the system, with the host key and
+account that its cloud-init would read.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 
 from blueprints.bluefield import bfb
 from tests.bmc.bluefield import Bluefield, Reply, _refusal
+from tests.bmc.scp import EXCHANGE, Scp
 from tests.clouds.machines import Machines
 
 SYSTEM = "/redfish/v1/Systems/Bluefield"
@@ -82,6 +83,7 @@ class Card:
     stuck: bool = False
     """Whether tasks never end."""
     speed: int = 50
+    scp: Scp = field(default_factory=Scp)
 
     @property
     def running(self) -> list[str]:
@@ -100,6 +102,8 @@ class Card:
             return self._reset(given["ResetType"])
         if method == "POST" and path == UPDATE:
             return self._update(given)
+        if method == "POST" and path == EXCHANGE:
+            return self.scp.exchange(given)
         if method == "GET" and path == TASKS:
             return "200 OK", {"Members": [{"@odata.id": f"{TASKS}/{one}"} for one in self.tasks]}, []
         if method == "GET" and (found := re.fullmatch(f"{TASKS}/(\\d+)", path)) and found[1] in self.tasks:
@@ -140,6 +144,9 @@ class Card:
         return "202 Accepted", {"@odata.id": path, "Id": task.id, "TaskState": "Running"}, [("Location", path)]
 
     def _fetch(self, task: Task) -> None:
+        if task.body["TransferProtocol"] == "SCP":
+            task.content, task.error = self.scp.fetch(task.body["ImageURI"], task.body["Username"])
+            return
         url = f"{task.body['TransferProtocol'].lower()}://{task.body['ImageURI']}"
         try:
             with urllib.request.urlopen(url, timeout=10) as response:

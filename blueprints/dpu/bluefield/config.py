@@ -70,10 +70,15 @@ class Config(Accounts):
     webroot: Mapping[str, JsonValue] = Field(
         default={}, description="Requirements for the web root from which the BMC fetches the image."
     )
+    scp: Mapping[str, JsonValue] | None = Field(
+        default=None,
+        description="Requirements for the host from which a BMC that does not know HTTP fetches the image by SCP, such "
+        "as its hostname. Its SSH server must listen on port 22, where the BMC reaches it. None: SCP is not used.",
+    )
     rshim: Folder = Field(
         default="/dev/rshim0",
-        description="Folder of the rshim of a card on its host, by which the image is installed if the BMC does not "
-        "fetch it by HTTP, or if the card has no BMC. Empty: such cards are not used.",
+        description="Folder of the rshim of a card on its host, by which the image is installed if the BMC fetches it "
+        "neither by HTTP nor by SCP, or if the card has no BMC. Empty: such cards are not used.",
     )
     rshims: Mapping[str, Folder] = Field(
         default={}, max_length=10_000,

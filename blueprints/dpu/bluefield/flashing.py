@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Wait
-from blueprints.bluefield.access import bmc_told, has_bmc, login_of, opened
+from blueprints.bluefield.access import bmc_told, has_bmc
 from blueprints.bluefield.messages import meaning
 from blueprints.bmc.errors import BmcAnswerInvalid, BmcAnswerLost, BmcBusy, BmcRefused, BmcUnreachable
 from blueprints.bmc.values import BmcTask, PowerAction, PowerState
-from blueprints.dpu.bluefield import streaming
+from blueprints.dpu.bluefield import scp, streaming
 from blueprints.dpu.bluefield.config import Config
-from blueprints.dpu.bluefield.preparing import CARD, PATH, by_rshim, card_of, vacate_host
-from blueprints.dpu.bluefield.publishing import WEBROOT, address_of
+from blueprints.dpu.bluefield.preparing import CARD, PATH, by_rshim, by_scp, card_of, session, vacate_host
+from blueprints.dpu.bluefield.publishing import address_of, is_served
 from blueprints.specs import Spec
 from drydock.core import clock
 
@@ -39,12 +38,6 @@ RSHIM = "bmc_rshim"
 have changed the card."""
 _AWAY = (BmcUnreachable, BmcBusy, BmcAnswerInvalid)
 """Errors of a BMC that restarts with its new firmware."""
-
-
-def session(spec: Spec) -> AbstractContextManager[CardSession]:
-    """Log in to the BMC of the card."""
-    card = card_of(spec)
-    return opened(card, login_of(card), spec.deadline * 0.8)
 
 
 @bmc_told
@@ -99,8 +92,11 @@ def _rshim(bmc: CardSession, spec: Spec, memo: Json, wanted: bool) -> Answer | N
 
 @bmc_told
 def check_protocol(spec: Spec, memo: Json) -> Answer:
-    """Check that the BMC fetches images by the protocol by which the file is served."""
+    """Check that the BMC fetches images by the protocol by which the file is served, and from where it is."""
     if by_rshim(spec):
+        return Ready()
+    if by_scp(spec):
+        scp.server_of(spec)
         return Ready()
     protocol, _ = address_of(spec)
     known = [str(one).upper() for one in card_of(spec).facts.get("card", {}).get("protocols", ())]
@@ -118,16 +114,16 @@ def flash(spec: Spec, memo: Json) -> Answer:
     if "task" in memo:
         return _followed(spec, memo)
     secret = spec.resource.secrets[PATH]
-    if WEBROOT not in spec.parents:
-        return Failed(scope=Scope.OFFER, code="webroot_gone", message="The lease on the web root is gone.")
+    if not is_served(spec):
+        message = f"The lease on the {'host' if by_scp(spec) else 'web root'} that has the image is gone."
+        return Failed(scope=Scope.OFFER, code="webroot_gone", message=message)
     try:
         with session(spec) as bmc:
             bmc.hide(secret)
             if "before" not in memo:
                 before = list(bmc.tasks())
                 return Wait(after=0.0, memo={**memo, "before": before}, percent=10, sentence="The image is ready.")
-            protocol, address = address_of(spec)
-            task = bmc.start_flash(address, protocol)
+            task = _started_flash(bmc, spec)
     except BmcAnswerLost:
         return _lost(memo)
     except BmcRefused as error:
@@ -137,6 +133,13 @@ def flash(spec: Spec, memo: Json) -> Answer:
         return _ended(spec, memo, task)
     sentence = "The BMC installs the image."
     return Wait(after=_LOOK, memo={**memo, "task": task.id, "began": now}, percent=12, sentence=sentence)
+
+
+def _started_flash(bmc: CardSession, spec: Spec) -> BmcTask:
+    if by_scp(spec):
+        return bmc.start_flash(spec.resource.secrets[scp.URI], "SCP", spec.resource.secrets[scp.USER])
+    protocol, address = address_of(spec)
+    return bmc.start_flash(address, protocol)
 
 
 def find_flash(spec: Spec, memo: Json) -> Answer:

@@ -1,14 +1,16 @@
-"""The host of a card, leased for one phase, for cards whose image is installed by rshim.
+"""The host that has the image if there is no web root, leased for one phase: the card's own, or a server for SCP.
 
-Everything is done by root or the control account of the host, in a folder of the lease's home that the lease cannot
-read. The home is removed when the lease ends, and the image with its secrets with it.
+The image is installed by rshim from the host that the card is in, or the BMC of the card fetches it by SCP from another
+one (`scp`). Everything is done by root or the control account of the host, in a folder of the lease's home that the
+lease cannot read. The home is removed when the lease ends, and the image with its secrets with it.
 """
 
 from __future__ import annotations
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Json, Need, NeededLease, NeededLock, Ready, Scope
-from blueprints.dpu.bluefield.preparing import FOLDER, by_rshim, card_of, host_of
+from blueprints.dpu.bluefield.config import Config
+from blueprints.dpu.bluefield.preparing import FOLDER, by_rshim, by_scp, card_of, host_of
 from blueprints.hosts import HOST
 from blueprints.hostshell import NeedsOperator, told
 from blueprints.layered.account import Account, account
@@ -17,7 +19,8 @@ from blueprints.specs import Control, LeaseView, Spec
 from interfaces.errors import Unreachable
 from interfaces.filesystem import Filesystem, RootedFilesystem
 
-LEASE = "rshim_host"
+LEASE, SERVER = "rshim_host", "scp_host"
+"""Names of leases: on the host that the card is in, and on the one from which its BMC fetches by SCP."""
 _BASE, _FILES = ".drydock-dpu", "image"
 _MINE = 'umask 077; mkdir -p -- "$1" && chown "${SUDO_UID:-0}" -- "$1"'
 _FREE = "df -Pk -- \"$1\" | awk 'NR == 2 { print $4 }'"
@@ -34,19 +37,32 @@ def needed(spec: Spec) -> Need | None:
     return Need(leases=(wanted,))
 
 
+def lease_name(spec: Spec) -> str:
+    """Return the name of the lease on the host that has the image; empty if a web root has it."""
+    return LEASE if by_rshim(spec) else SERVER if by_scp(spec) else ""
+
+
 @told
 def have_host(spec: Spec, memo: Json) -> Answer:
-    """Lease the host of the card for this build, and take the lock on the rshim, so that two cards do not share it."""
-    if not by_rshim(spec):
+    """Lease the host that has the image for this build.
+
+    If the host installs it by rshim, take the lock on that rshim as well, so that two cards do not share it.
+    """
+    name = lease_name(spec)
+    if not name:
         return Ready()
-    if LEASE not in spec.parents:
-        return needed(spec) or _unknown(spec)
+    if name not in spec.parents:
+        return (needed(spec) or _unknown(spec)) if by_rshim(spec) else _server(spec.config)
     control_of(spec)
-    folder = spec.resource.facts[FOLDER]
-    if "rshim" not in spec.locks:
+    if by_rshim(spec) and "rshim" not in spec.locks:
         scope = f"rshim of {spec.parents[LEASE].resource.key}"
-        return Need(locks=(NeededLock(name="rshim", scope=scope, candidates=(folder,)),))
+        return Need(locks=(NeededLock(name="rshim", scope=scope, candidates=(spec.resource.facts[FOLDER],)),))
     return Ready()
+
+
+def _server(config: Config) -> Need:
+    wanted = dict(config.scp or {})
+    return Need(leases=(NeededLease(name=SERVER, type=HOST, requirements=wanted, amounts=Amounts(), lifetime="phase"),))
 
 
 def _unknown(spec: Spec) -> Failed:
@@ -57,7 +73,7 @@ def _unknown(spec: Spec) -> Failed:
 @told
 def make_folder(spec: Spec, memo: Json) -> Answer:
     """Make the folder for the image on the host, where nobody else can read it. Fails if the image has no room."""
-    if not by_rshim(spec):
+    if not lease_name(spec):
         return Ready()
     there = account_on(spec)
     there.closed()
@@ -66,19 +82,20 @@ def make_folder(spec: Spec, memo: Json) -> Answer:
     there.run(_MINE, f"{base}/{_FILES}")
     free, size = int(there.run(_FREE, base)) << 10, int(spec.resource.facts["image_bytes"])
     if free < size + _ROOM:
-        message = f"Host {_lease(spec).resource.name} has {free >> 20} MiB free, and the image takes {size >> 20} MiB."
+        name = lease_of(spec).resource.name
+        message = f"Host {name} has {free >> 20} MiB free, and the image takes {size >> 20} MiB."
         return Failed(scope=Scope.OFFER, code="no_room", message=message)
     return Ready()
 
 
 def control_of(spec: Spec) -> Control:
     """Return the connection to the control account of the host. Raises NeedsOperator, Unreachable."""
-    lease = _lease(spec)
+    lease = lease_of(spec)
     found = lease.control()
     if found is None:
         raise NeedsOperator(
-            f"Host {lease.resource.name} gives its leases no accounts of their own, so rshim would be used in an "
-            "account that tenants use.",
+            f"Host {lease.resource.name} gives its leases no accounts of their own, so the image with its secrets "
+            "would be in an account that tenants use.",
             hint="Set accounts: per_lease in the blueprint of the host.",
         )
     return found
@@ -87,7 +104,7 @@ def control_of(spec: Spec) -> Control:
 def account_on(spec: Spec) -> Account:
     """Return the account of the lease on the host, as root reaches it. Raises NeedsOperator, Unreachable."""
     control_of(spec)
-    return account(_lease(spec), spec.deadline)
+    return account(lease_of(spec), spec.deadline)
 
 
 def base_of(there: Account) -> str:
@@ -106,7 +123,9 @@ def path_of(there: Account, name: str) -> str:
     return f"{base_of(there)}/{_FILES}/{name}"
 
 
-def _lease(spec: Spec) -> LeaseView:
-    if LEASE not in spec.parents:
-        raise Unreachable("The lease on the host of the card is gone.")
-    return spec.parents[LEASE]
+def lease_of(spec: Spec) -> LeaseView:
+    """Return the lease on the host that has the image. Raises Unreachable if it is gone."""
+    name = lease_name(spec)
+    if name not in spec.parents:
+        raise Unreachable("The lease on the host that has the image is gone.")
+    return spec.parents[name]

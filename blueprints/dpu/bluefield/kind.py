@@ -14,7 +14,7 @@ from blueprints.answers import Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import Act, Builds, Carried, Plan, Step
 from blueprints.dpu.bluefield import config as schema
-from blueprints.dpu.bluefield import finishing, flashing, host, preparing, publishing, streaming
+from blueprints.dpu.bluefield import finishing, flashing, host, preparing, publishing, scp, streaming
 from blueprints.hosts import HOST
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Draft, Problem
@@ -80,6 +80,7 @@ class Bluefield(WithAccounts, Builds, Carried):
             _of_bmc("rshim_before", flashing.note_rshim),
             _of_bmc("rshim", flashing.take_rshim),
             Step(name="own", act=streaming.own),
+            _of_bmc("keys", scp.exchange_keys),
             # Its own limit is in the config.
             Step(
                 name="flash", act=flashing.flash, find=flashing.find_flash, interruptible=False, deadline=2 * _DAY,

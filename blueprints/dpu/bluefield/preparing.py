@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from blueprints import hosts
 from blueprints.answers import Answer, Failed, Json, Maintenance, Need, NeededLease, Ready, Scope
 from blueprints.bluefield import hold_card
-from blueprints.bluefield.access import has_bmc
+from blueprints.bluefield.access import has_bmc, login_of, opened
 from blueprints.bluefield.bfcfg import HASH, bf_cfg
 from blueprints.bluefield.cards import BMC, RSHIM
 from blueprints.bluefield.dpus import of_card
@@ -18,6 +20,9 @@ from blueprints.userdata import user_data
 from drydock.core.errors import InvalidRequest
 from interfaces.keys import KeyPair, new_key_pair
 
+if TYPE_CHECKING:
+    from blueprints.bluefield.session import CardSession
+
 CARD, CARD_TYPE = "card", "dpu_card"
 HOST = f"{CARD}.host"
 """The host that the leased card is in, as a relation of maintenance."""
@@ -26,7 +31,8 @@ CONTROL, HOST_KEY, PATH = "private_key", "host_private", "image_path"
 
 ROUTE, FOLDER = "route", "rshim_folder"
 """Facts: how the image gets to the card, and the folder of its rshim on its host."""
-BY_BMC, BY_RSHIM = "bmc", "rshim"
+BY_BMC, BY_SCP, BY_RSHIM = "bmc", "scp", "rshim"
+"""Routes: the BMC fetches the image by HTTP or by SCP, or it is written to the rshim from the host of the card."""
 
 
 def card_of(spec: Spec) -> ResourceView:
@@ -35,6 +41,12 @@ def card_of(spec: Spec) -> ResourceView:
     if held is None:
         raise NeedsOperator("The DPU has no lease on a card any more.")
     return held.resource
+
+
+def session(spec: Spec) -> AbstractContextManager[CardSession]:
+    """Log in to the BMC of the card."""
+    card = card_of(spec)
+    return opened(card, login_of(card), spec.deadline * 0.8)
 
 
 def wanted_card(config: Config) -> Json:
@@ -90,7 +102,7 @@ def check_compatible(spec: Spec, memo: Json) -> Answer:
 
 @told
 def choose_route(spec: Spec, memo: Json) -> Answer:
-    """Choose how the image gets to the card: its BMC fetches it by HTTP or, if it cannot, rshim from the host."""
+    """Choose how the image gets to the card: by HTTP or SCP to its BMC or, if it knows neither, by rshim."""
     config: Config = spec.config
     card = card_of(spec)
     serial = spec.resource.facts["card"]
@@ -99,12 +111,23 @@ def choose_route(spec: Spec, memo: Json) -> Answer:
         return Ready(facts={ROUTE: BY_BMC})
     why = f"The BMC of card {serial} fetches images by {', '.join(known)}, not HTTP." if known else ""
     why = why or f"Card {serial} has no BMC."
-    folder = config.rshim_of(serial)
+    scp = has_bmc(card) and "SCP" in known
+    if scp and config.scp is not None:
+        return Ready(facts={ROUTE: BY_SCP}, log=f"{why} It fetches the image by SCP from a leased host.")
+    return _by_host(spec, why, "Set `scp`, so that the BMC fetches the image from a host by SCP, or " if scp else "")
+
+
+def _by_host(spec: Spec, why: str, otherwise: str) -> Answer:
+    """Choose rshim from the host of the card. `otherwise` begins a sentence that says what else could be done."""
+    card = card_of(spec)
+    folder = spec.config.rshim_of(spec.resource.facts["card"])
     if not folder:
-        message = f"{why} Set `rshim`, so that the image is installed from the host of the card, or update the BMC."
+        setting = f"{otherwise}set `rshim`" if otherwise else "Set `rshim`"
+        message = f"{why} {setting}, so that the image is installed from the host of the card, or update the BMC."
         return Failed(scope=Scope.OFFER, code="protocol", message=message)
     if host_of(card) is None:
-        message = f"{why} The image must be installed from the host of the card, and its host is unknown. Register it."
+        register = f"{otherwise}register it" if otherwise else "Register it"
+        message = f"{why} The image must be installed from the host of the card, and its host is unknown. {register}."
         return Failed(scope=Scope.OFFER, code="host_unknown", message=message)
     return Ready(facts={ROUTE: BY_RSHIM, FOLDER: folder}, log=f"{why} The image is installed by {folder} of the host.")
 
@@ -112,6 +135,11 @@ def choose_route(spec: Spec, memo: Json) -> Answer:
 def by_rshim(spec: Spec) -> bool:
     """Return whether the image is installed by rshim from the host of the card, and not by its BMC."""
     return bool(spec.resource.facts.get(ROUTE) == BY_RSHIM)
+
+
+def by_scp(spec: Spec) -> bool:
+    """Return whether the BMC fetches the image by SCP."""
+    return bool(spec.resource.facts.get(ROUTE) == BY_SCP)
 
 
 def host_of(card: ResourceView) -> Whole | None:

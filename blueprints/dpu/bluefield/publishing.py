@@ -1,8 +1,8 @@
 """Steps that put image and bf.cfg as one file into a leased web root, under a path that cannot be guessed.
 
 The web root is leased for the build only. Whatever happens, its lease ends with the build, and the web root is then
-cleaned; the last step of the build removes the file before that. If the image is installed by rshim, the file is put on
-the leased host of the card instead.
+cleaned; the last step of the build removes the file before that. If the image is installed by rshim, or fetched by SCP,
+the file is put on a leased host instead (`host`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from blueprints.answers import Answer, Failed, Json, Need, NeededLease, Ready, S
 from blueprints.bluefield import bfb
 from blueprints.dpu.bluefield import host
 from blueprints.dpu.bluefield.config import Config
-from blueprints.dpu.bluefield.preparing import PATH, bf_cfg_of, by_rshim
+from blueprints.dpu.bluefield.preparing import PATH, bf_cfg_of, by_scp
 from blueprints.hostshell import NeedsOperator, told
 from blueprints.specs import LeaseView, Spec
 from drydock.core import clock
@@ -72,7 +72,7 @@ def look_at_image(spec: Spec, memo: Json) -> Answer:
 def have_webroot(spec: Spec, memo: Json) -> Answer:
     """Lease the web root for this build."""
     config: Config = spec.config
-    if by_rshim(spec):
+    if host.lease_name(spec):
         return Ready()
     if WEBROOT not in spec.parents:
         mib = int(spec.resource.facts["image_bytes"]) >> 20
@@ -147,11 +147,18 @@ def publish(spec: Spec, memo: Json) -> Answer:
 
 @told
 def unpublish(spec: Spec, memo: Json) -> Answer:
-    """Remove the file. The web root itself is cleaned when its lease ends."""
-    if (host.LEASE if by_rshim(spec) else WEBROOT) in spec.parents and PATH in spec.resource.secrets:
+    """Remove the file, and what lets a BMC fetch it by SCP. What had it is cleaned when its lease ends."""
+    if is_served(spec) and PATH in spec.resource.secrets:
+        if by_scp(spec):
+            host.account_on(spec).closed()
         with contextlib.suppress(PathMissing):
             _files(spec).remove(spec.resource.secrets[PATH])
     return Ready()
+
+
+def is_served(spec: Spec) -> bool:
+    """Return whether the lease on the web root or the host that has the image still exists."""
+    return (host.lease_name(spec) or WEBROOT) in spec.parents
 
 
 def webroot_of(spec: Spec) -> LeaseView:
@@ -162,7 +169,7 @@ def webroot_of(spec: Spec) -> LeaseView:
 
 
 def _files(spec: Spec) -> Filesystem:
-    return host.files_on(spec) if by_rshim(spec) else files_of(webroot_of(spec))
+    return host.files_on(spec) if host.lease_name(spec) else files_of(webroot_of(spec))
 
 
 def files_of(lease: LeaseView) -> Filesystem:
