@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +15,13 @@ import pytest
 from django.db import connection
 from hypothesis import settings
 
-from tests import database, reporting, slow
+from tests import database, migrated, reporting, slow
 from tests.guards import allow_only_this_machine, leftovers
 from tests.peers import require
 from tests.settings import DATABASE, STATE
 from tests.workers import Worker, clear_broker
+
+MIGRATING = pytest.StashKey[subprocess.Popen[bytes] | None]()
 
 allow_only_this_machine()
 database.install()
@@ -37,6 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
     reporting.register(config)
     if not hasattr(config, "workerinput"):
         slow.set_end(config.getoption("minutes"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """If there will be workers that run tests, begin to make the database that they copy."""
+    first, options = not hasattr(session.config, "workerinput"), session.config.option
+    if first and getattr(options, "numprocesses", None) and not options.collectonly:
+        session.config.stash[MIGRATING] = migrated.begin()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,6 +79,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.scheduling import ByFile
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+    """Copy the database that one process has migrated."""
+    migrated.copy()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -109,6 +125,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.workeroutput[reporting.PEAK] = reporting.peak_mib()  # type: ignore[attr-defined]
         leave(state)
         return
+    if maker := session.config.stash.get(MIGRATING, None):
+        migrated.end(maker)
     if any(state.glob("kube-*")):
         from tests.kube.servers import stop_all
 
