@@ -64,6 +64,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Compile the tests together with the other workers, if all of them are to be collected."""
+    ours, everything = getattr(session.config, "workerinput", None), Path(__file__).parent
+    if ours and [session.config.invocation_params.dir / one for one in session.config.args] == [everything]:
+        from tests.scheduling import import_share
+
+        import_share(int(ours["workerid"].removeprefix("gw")), ours["workercount"])
+
+
 def pytest_collection_finish() -> None:
     """Keep modules and tests out of garbage collection, which took a tenth of the CPU to find nothing in them."""
     gc.collect()
