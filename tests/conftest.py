@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +15,13 @@ import pytest
 from django.db import connection
 from hypothesis import settings
 
-from tests import database, reporting, slow
+from tests import database, migrated, reporting, slow
 from tests.guards import allow_only_this_machine, leftovers
 from tests.peers import require
 from tests.settings import DATABASE, STATE
 from tests.workers import Worker, clear_broker
+
+MIGRATING = pytest.StashKey[subprocess.Popen[bytes] | None]()
 
 allow_only_this_machine()
 database.install()
@@ -35,8 +38,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Report failures at once, and what the tests cost. The run's time counts from here."""
     reporting.register(config)
+    gc.set_threshold(50_000, 20, 20)  # what is imported and collected stays: a fifth of the CPU found nothing in it
     if not hasattr(config, "workerinput"):
         slow.set_end(config.getoption("minutes"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """If there will be workers that run tests, begin to make the database that they copy."""
+    first, options = not hasattr(session.config, "workerinput"), session.config.option
+    if first and getattr(options, "numprocesses", None) and not options.collectonly:
+        session.config.stash[MIGRATING] = migrated.begin()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,6 +65,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Compile the tests together with the other workers, if all of them are to be collected."""
+    ours, everything = getattr(session.config, "workerinput", None), Path(__file__).parent
+    if ours and [session.config.invocation_params.dir / one for one in session.config.args] == [everything]:
+        from tests.scheduling import import_share
+
+        import_share(int(ours["workerid"].removeprefix("gw")), ours["workercount"])
+
+
 def pytest_collection_finish() -> None:
     """Keep modules and tests out of garbage collection, which took a tenth of the CPU to find nothing in them."""
     gc.collect()
@@ -69,6 +90,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.scheduling import ByFile
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+    """Copy the database that one process has migrated."""
+    migrated.copy()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -109,6 +136,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.workeroutput[reporting.PEAK] = reporting.peak_mib()  # type: ignore[attr-defined]
         leave(state)
         return
+    if maker := session.config.stash.get(MIGRATING, None):
+        migrated.end(maker)
     if any(state.glob("kube-*")):
         from tests.kube.servers import stop_all
 

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from drydock.engines import BROKER, POSTGRESQL, Config, ensure, leave, wait_until_stopped
+from drydock.engines.layout import DATABASE
+from tests import migrated
 from tests.cli.forks import Forks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +92,7 @@ def state() -> Iterator[Path]:
     config = Config(state=folder, linger=0.2, durable=False)
     ensure(config, POSTGRESQL)
     ensure(config, BROKER)
+    migrated.fill(config.layout.sockets, DATABASE)
     yield folder
     leave(folder)
     assert wait_until_stopped(config, 90)

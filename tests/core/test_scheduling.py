@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import slow
-from tests.scheduling import ACCOUNTS, GROUPS, SECONDS
+from tests.scheduling import ACCOUNTS, GROUPS, SECONDS, import_share
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -65,3 +65,16 @@ def test_a_test_that_failed_is_repeated_also_after_the_minutes_of_the_run(tmp_pa
     )
     assert done.returncode == 1, done.stdout
     assert "1 failed, 1 rerun" in done.stdout
+
+
+def test_workers_compile_every_file_of_tests_between_them(monkeypatch):
+    def load(name):
+        imported.append(name)
+        raise pytest.skip.Exception(name) if name.endswith("_scheduling") else ImportError(name)
+
+    imported: list[str] = []
+    monkeypatch.setattr("tests.scheduling.importlib.import_module", load)
+    for worker in range(3):
+        import_share(worker, 3)
+    files = {file.relative_to(ROOT).with_suffix("") for file in (ROOT / "tests").rglob("test_*.py")}
+    assert sorted(imported) == sorted(".".join(file.parts) for file in files)

@@ -62,8 +62,9 @@ class Sets:
         for target in targets:
             if target.key not in there:
                 failed = self._create(one, target) or failed
+        selected = {target.key for target in targets}
         for dpu in owned:
-            if dpu["spec"][field] not in {target.key for target in targets}:
+            if dpu["spec"][field] not in selected:
                 self.state.delete(DPU, dpu)
         if (one["spec"].get("strategy") or {}).get("type") == "RollingUpdate":
             self._roll(one, len(targets))
@@ -75,19 +76,18 @@ class Sets:
 
     def _devices(self, one: Json) -> list[Target]:
         """26.4: DPUNodes by label, then their DPUDevices by label."""
-        spec, found = one["spec"], []
+        spec = one["spec"]
         equal = {"matchLabels": spec["dpuSelector"]} if spec.get("dpuSelector") else spec.get("dpuDeviceSelector")
-        for node in self.state.all(DPU_NODE):
-            if not selectors.matches(spec.get("dpuNodeSelector"), labels_of(node)):
-                continue
-            for device in self.state.all(DEVICE):
-                labels = labels_of(device)
-                if labels.get(NODE_NAME) == name_of(node) and selectors.matches(equal, labels):
-                    name = name_of(device)
-                    dpu = f"{name_of(node)[: MOST - len(name) - 1]}-{name}"
-                    own = {DEVICE_NAME: name, NODE_NAME: name_of(node), **labels}
-                    found.append(Target(name, name_of(node), dpu, own, device))
-        return found
+        chosen: dict[str | None, list[Json]] = {}
+        for device in self.state.all(DEVICE):
+            if selectors.matches(equal, labels_of(device)):
+                chosen.setdefault(labels_of(device).get(NODE_NAME), []).append(device)
+        return [
+            _target(name_of(node), device)
+            for node in self.state.all(DPU_NODE)
+            if name_of(node) in chosen and selectors.matches(spec.get("dpuNodeSelector"), labels_of(node))
+            for device in chosen[name_of(node)]
+        ]
 
     def _indices(self, one: Json) -> list[Target]:
         """24.10: Nodes by label, and of each the cards whose labels the selector names, or the first."""
@@ -214,6 +214,13 @@ class Sets:
             self.state.drop_finalizer(SET, one)
         else:
             self._put(one, "")
+
+
+def _target(node: str, device: Json) -> Target:
+    """Return a card of 26.4 by its DPUDevice."""
+    name = name_of(device)
+    own = {DEVICE_NAME: name, NODE_NAME: node, **labels_of(device)}
+    return Target(name, node, f"{node[: MOST - len(name) - 1]}-{name}", own, device)
 
 
 def _chosen(selector: dict[str, str], labels: dict[str, str]) -> list[int]:
