@@ -48,7 +48,7 @@ def _renew(case: Any) -> bool:
 
 
 def _in_event_loop() -> bool:
-    """Whether connections belong to a loop, as while a browser is open. Without the loop, nothing could close them."""
+    """Return whether connections belong to a loop, as while a browser is open. Nothing could close them without it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

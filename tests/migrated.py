@@ -1,7 +1,7 @@
 """A migrated database that the workers of a run copy, so that 90 migrations are applied once and not in each of them.
 
 `python -m tests.migrated` makes it from nothing in the private engines of the run, and dumps it for the installations
-that tests make. Whoever comes meanwhile waits. Servers of your own (DATABASE_URL) get none: there each worker migrates
+that tests make. Others wait meanwhile. Servers of your own (DATABASE_URL) get none: there each worker migrates
 its own database, and nothing is left.
 """
 

@@ -27,11 +27,18 @@ FIRMWARE = {
 
 def kind_of(url: str) -> str:
     """Return the kind of the object for an image. Raises ValueError for an address that no kind accepts."""
-    path = urlsplit(url).path
-    kind = next((kind for end, kind in _OF_FILE.items() if path.endswith(end)), None)
+    kind = _kind(url)
     if kind is None:
         raise ValueError("Must end in .bfb or, for BlueField 4, in .iso, because DPF accepts no other file.")
     return kind
+
+
+def _kind(url: str) -> str | None:
+    try:
+        path = urlsplit(url).path
+    except ValueError:
+        return None
+    return next((kind for end, kind in _OF_FILE.items() if path.endswith(end)), None)
 
 
 def check_url(url: str) -> str:
@@ -93,5 +100,5 @@ def used_by(config: Mapping[str, Any]) -> tuple[str, ...]:
     urls = [config.get("image"), config.get("park_image")]
     urls += [deployment.get("image")] if isinstance(deployment, Mapping) else []
     urls += [one.get("url") if isinstance(one, Mapping) else one.url for one in listed]
-    found = {kind for url in urls if isinstance(url, str) for end, kind in _OF_FILE.items() if url.endswith(end)}
-    return tuple(kind for kind in KINDS if kind in (found or {BFB}))
+    found = {_kind(url) for url in urls if isinstance(url, str)}
+    return tuple(kind for kind in KINDS if kind in found) or (BFB,)

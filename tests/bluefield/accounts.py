@@ -23,7 +23,8 @@ def lease_in(server: Server, account: str, **changes: Any) -> LeaseView:
     control = found.control()
     assert control is not None
     there = replace(control, **{"uid": made.pw_uid, "gid": made.pw_gid, "home": made.pw_dir, **changes})
-    return replace(found, controlled=lambda _: there)
+    other = replace(found.resource, id=5, key="host5", name="images")  # not the host of the card
+    return replace(found, resource=other, controlled=lambda _: there)
 
 
 def clear(account: str) -> None:

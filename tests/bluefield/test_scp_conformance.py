@@ -67,11 +67,15 @@ class TestBluefieldByScp(over_http.TestBluefield):
         return replace(lease, resource=replace(lease.resource, facts={"card": {"protocols": ["SCP"]}}))
 
     def outside(self) -> Sequence[Outside]:
+        return [*super().outside(), *(Outside(name=f"file {one.name}") for one in self.left())]
+
+    def left(self) -> list[Path]:
         home = Path(pwd.getpwnam(self.account).pw_dir)
-        left = [*home.rglob("*.bfb"), *home.rglob("authorized_keys")]
-        return [*super().outside(), *(Outside(name=f"file {one.name}") for one in left)]
+        return [*home.rglob("*.bfb"), *home.rglob("authorized_keys")]
 
     def destroyed(self, resource: ResourceView) -> None:
         super().destroyed(resource)
-        # The account of the lease ends with the build.
+        if "restart" in resource.facts:
+            assert self.left() == [], "a build that has ended leaves neither the image nor the key of the BMC"
+        # The account of the lease ends with the build, whatever was left there.
         clear(self.account)

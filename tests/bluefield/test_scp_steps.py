@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from blueprints.answers import Answer, Failed, Json, Need, Ready, Scope, Wait
 from blueprints.dpu.bluefield import flashing, host, preparing, publishing, scp
-from blueprints.specs import LeaseView
+from blueprints.dpu.bluefield.config import Config
+from blueprints.dpu.bluefield.kind import Bluefield
+from blueprints.specs import LeaseView, Whole
 from interfaces.endpoints import LocalEndpoint, SshEndpoint
 from interfaces.keys import new_key_pair
 from interfaces.ssh.pool import POOL
@@ -132,7 +135,7 @@ def test_the_bmc_fetches_by_scp_if_it_does_not_know_http(lab):
 @pytest.mark.parametrize(
     ("protocols", "more", "route"),
     [
-        (["SCP", "HTTP"], {}, "bmc"), ([], {}, "bmc"), (["SCP"], {"scp": {}}, "scp"),
+        (["SCP", "HTTP"], {}, "bmc"), ([], {}, "bmc"), (["SCP"], {"scp": {"hostname": "other"}}, "scp"),
         (["SCP"], {"scp": None, "rshim": "/dev/rshim0"}, "rshim"), (["HTTPS"], {"rshim": "/dev/rshim0"}, "rshim"),
     ],
 )  # fmt: skip
@@ -170,6 +173,53 @@ def test_a_server_that_no_bmc_could_reach_is_refused_before_anything_is_copied(l
     _refused(lab.call(flashing.check_protocol), said)
 
 
+def test_a_server_behind_a_bastion_is_refused(lab):
+    lab.choose()
+    key = lab.server.control.private
+    transport = transport_to(_other(lab.server, bastion=_other(lab.server)), private_key=key, bastion_key=key)
+    lab.parents[host.SERVER] = lab.host(transport=transport)
+    _refused(lab.call(flashing.check_protocol), "through the bastion")
+
+
+def test_the_host_of_the_card_is_refused(lab):
+    lab.choose()
+    lab.parents[host.SERVER] = there = lab.host()
+    own = Whole(id=there.resource.id, name="h1", type="host", kind="ssh_host")
+    card = lab.parents["card"]
+    lab.parents["card"] = replace(card, resource=replace(card.resource, part_of=(own,)))
+    _refused(lab.call(host.have_host), "is the host of the card")
+    other = replace(own, id=own.id + 1)
+    lab.parents["card"] = replace(card, resource=replace(card.resource, part_of=(other,)))
+    assert lab.call(host.have_host) == Ready()
+
+
+def test_no_host_is_leased_after_the_blueprint_has_lost_its_server(lab):
+    lab.choose()
+    lab.more = {"rshim": "/dev/rshim0"}
+    answer = lab.call(host.have_host)
+    assert isinstance(answer, Failed)
+    assert (answer.code, answer.scope) == ("protocol", Scope.OFFER)
+
+
+def test_a_server_that_is_not_described_is_refused(lab):
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        Config(image="https://x.example/a.bfb", address="dpu", scp={})
+
+
+def test_the_bmc_is_told_the_ed25519_key_only_if_there_is_one():
+    rsa, best = "ssh-rsa AAAAB3NzaC1yc2E", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"
+    assert scp.preferred((rsa, best)) == (best,)
+    assert scp.preferred((rsa,)) == (rsa,)
+
+
+def test_a_step_keeps_its_place_so_that_a_build_of_an_older_version_goes_on_where_it_was():
+    names = [one.name for one in Bluefield().build()]
+    assert names[:17] == [
+        "image", "card", "lock", "compatible", "decide", "route", "host", "webroot", "protocol", "folder", "publish",
+        "hold", "rshim_before", "rshim", "own", "flash", "unpublish",
+    ]  # fmt: skip
+
+
 def test_a_host_without_ssh_is_refused(lab):
     lab.choose()
     transport = transport_to(LocalEndpoint(uid=0, gid=0, home="/"))
@@ -180,7 +230,7 @@ def test_a_host_without_ssh_is_refused(lab):
 def test_a_host_without_scp_is_refused(lab, monkeypatch):
     lab.choose()
     lab.parents[host.SERVER] = lab.host()
-    monkeypatch.setattr(scp, "_WHO", scp._WHO.replace("command -v scp", "command -v no-such-program"))
+    monkeypatch.setattr(scp, "_ACCOUNT", scp._ACCOUNT.replace("command -v scp", "command -v no-such-program"))
     _refused(lab.call(flashing.check_protocol), "openssh-client")
 
 

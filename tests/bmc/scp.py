@@ -23,7 +23,7 @@ UNKNOWN_HOST = "Please provide server's public key using PublicKeyExchange"
 
 @dataclass
 class Scp:
-    """What the BMC knows about servers, and its own key."""
+    """The servers that the BMC knows, and its own key."""
 
     key: KeyPair = field(default_factory=lambda: new_key_pair("root@dpu-bmc"))
     known: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Scp:
     ports: dict[str, int] = field(default_factory=dict)
     """Address -> port of a server that stands for one on port 22."""
     logs: list[str] = field(default_factory=list)
-    """What the client has written."""
+    """The output of the client."""
     sent: str = ""
     """The answer to an exchange in place of the key."""
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from blueprints.answers import NeededLease
 from blueprints.dpf import images, manifests, permissions
 from blueprints.dpf.images import Image
-from blueprints.dpu.dpf import checking, deploying
+from blueprints.dpu.dpf import actions, checking, deploying
 from blueprints.dpu.dpf.config import Config
 from blueprints.dpu.dpf_image import config as schema
 from blueprints.kube.dialect import bundled
@@ -111,6 +113,8 @@ def test_the_image_of_a_dpu_is_read_from_either_field(spec, image):
         ({"image": ISO}, {"bluefieldsoftwares"}),
         ({"image": ISO, "park_image": BFB}, {"bfbs", "bluefieldsoftwares"}),
         ({"deployment": {"image": ISO}}, {"bluefieldsoftwares"}),
+        ({"image": f"{ISO}?a=b.bfb"}, {"bluefieldsoftwares"}),
+        ({"image": "http://[bad.iso"}, {"bfbs"}),
         ({}, {"bfbs"}),
     ],
 )
@@ -121,3 +125,18 @@ def test_a_role_has_the_images_of_the_config_only(config, kinds):
     given = {"images": [{"url": url} for url in (BFB, ISO) if url in str(config)] or [{"url": BFB}]}
     of_images = permissions.permissions("dpf_image", dialect, config=given)
     assert {one.type.plural for one in of_images.namespaced} == kinds
+
+
+@pytest.mark.parametrize(
+    ("models", "card", "wanted"),
+    [
+        (["BlueField4"], {}, {"model": "BlueField4"}),
+        (["BlueField4"], {"model": "BlueField5"}, {"model": "BlueField5"}),
+        (["BlueField2", "BlueField3"], {"via": "dpf"}, {"via": "dpf"}),
+        (None, {}, {}),
+    ],
+)
+def test_a_card_is_of_the_only_generation_that_the_image_is_made_for(models, card, wanted):
+    image: Any = SimpleNamespace(resource=SimpleNamespace(attributes={"models": models} if models else {}))
+    lease = NeededLease(name="card", type="dpu_card", requirements=card)
+    assert actions.card_for(image, lease).requirements == wanted

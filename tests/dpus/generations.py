@@ -174,4 +174,4 @@ V26_4 = Generation(
     preparing=frozenset({"Initialize Interface", "Config FW Parameters", "Prepare BFB", INSTALLING, "DPU Config"}),
 )
 V26_10 = replace(V26_4, name="26.10", kinds=(SOFTWARE, *V26_4.kinds))
-"""What differs in 26.10 as far as tests need it: DPUs are also installed from a BlueFieldSoftware."""
+"""26.4 with DPUs that are also installed from a BlueFieldSoftware, which is all of 26.10 that tests need."""

@@ -1,4 +1,4 @@
-"""What DPF 26.10 has beyond the CRDs of 26.4 in the captures, as far as tests need it: DPUs from a BlueFieldSoftware.
+"""The fields that DPF 26.10 has beyond the CRDs of 26.4, as far as tests need them: DPUs from a BlueFieldSoftware.
 
 From the CRDs of NVIDIA/doca-platform, `config/provisioning/crd/bases` and `config/dpuservice/crd/bases`, 2026.
 """

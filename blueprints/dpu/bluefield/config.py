@@ -72,8 +72,10 @@ class Config(Accounts):
     )
     scp: Mapping[str, JsonValue] | None = Field(
         default=None,
+        min_length=1,
         description="Requirements for the host from which a BMC that does not know HTTP fetches the image by SCP, such "
-        "as its hostname. Its SSH server must listen on port 22, where the BMC reaches it. None: SCP is not used.",
+        "as its hostname: a host without BlueField cards. Its SSH server must listen on port 22, where the BMC reaches "
+        "it. None: SCP is not used.",
     )
     rshim: Folder = Field(
         default="/dev/rshim0",

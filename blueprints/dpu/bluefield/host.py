@@ -54,15 +54,30 @@ def have_host(spec: Spec, memo: Json) -> Answer:
     if name not in spec.parents:
         return (needed(spec) or _unknown(spec)) if by_rshim(spec) else _server(spec.config)
     control_of(spec)
+    if by_scp(spec):
+        _check_elsewhere(spec)
     if by_rshim(spec) and "rshim" not in spec.locks:
         scope = f"rshim of {spec.parents[LEASE].resource.key}"
         return Need(locks=(NeededLock(name="rshim", scope=scope, candidates=(spec.resource.facts[FOLDER],)),))
     return Ready()
 
 
-def _server(config: Config) -> Need:
-    wanted = dict(config.scp or {})
+def _server(config: Config) -> Need | Failed:
+    if config.scp is None:
+        message = "The blueprint does not say any more from which host a BMC may fetch by SCP. Set `scp`."
+        return Failed(scope=Scope.OFFER, code="protocol", message=message)
+    wanted = dict(config.scp)
     return Need(leases=(NeededLease(name=SERVER, type=HOST, requirements=wanted, amounts=Amounts(), lifetime="phase"),))
+
+
+def _check_elsewhere(spec: Spec) -> None:
+    """Raise NeedsOperator if the image would be on the host of the card, whose network the installation may end."""
+    own, server = host_of(card_of(spec)), spec.parents[SERVER].resource
+    if own is not None and own.id == server.id:
+        raise NeedsOperator(
+            f"Host {server.name} is the host of the card, and may lose its network while the card is installed.",
+            hint="Let `scp` require a host without BlueField cards, such as by its hostname.",
+        )
 
 
 def _unknown(spec: Spec) -> Failed:

@@ -10,14 +10,14 @@ from typing import ClassVar
 from blueprints.accounts import actions as accounts
 from blueprints.accounts.kind import LONG, WithAccounts
 from blueprints.amounts import Amounts
-from blueprints.answers import Json, NeededLease
+from blueprints.answers import Answer, Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import Act, Builds, Carried, Plan, Step
 from blueprints.dpu.bluefield import config as schema
 from blueprints.dpu.bluefield import finishing, flashing, host, preparing, publishing, scp, streaming
 from blueprints.hosts import HOST
 from blueprints.matching import misses
-from blueprints.specs import Asked, BlueprintView, Draft, Problem
+from blueprints.specs import Asked, BlueprintView, Draft, Problem, Spec
 
 _WEEK = 7 * 86_400.0
 _DAY = 86_400.0
@@ -27,6 +27,14 @@ _PATIENT = 3600.0
 
 def _of_bmc(name: str, act: Act, deadline: float = _PATIENT) -> Step:
     return Step(name=name, act=act, deadline=deadline, exclusive=True)
+
+
+def _own(spec: Spec, memo: Json) -> Answer:
+    """Let the host have the rshim, or the key of the BMC fetch the image by SCP.
+
+    One step does both, because a build that began with an older version goes on at the same place of the plan.
+    """
+    return streaming.own(spec, memo) if preparing.by_rshim(spec) else scp.exchange_keys(spec, memo)
 
 
 def _is_switched_off(config: schema.Config) -> bool:
@@ -79,8 +87,7 @@ class Bluefield(WithAccounts, Builds, Carried):
             Step(name="hold", act=preparing.hold_host, deadline=_WEEK),
             _of_bmc("rshim_before", flashing.note_rshim),
             _of_bmc("rshim", flashing.take_rshim),
-            Step(name="own", act=streaming.own),
-            _of_bmc("keys", scp.exchange_keys),
+            _of_bmc("own", _own),
             # Its own limit is in the config.
             Step(
                 name="flash", act=flashing.flash, find=flashing.find_flash, interruptible=False, deadline=2 * _DAY,

@@ -33,10 +33,11 @@ URI, USER = "scp_uri", "scp_user"
 """Names of secrets: what the BMC fetches, and as whom it logs in."""
 PORT = 22
 """The only port to which the BMC connects."""
+_BEST = "ssh-ed25519 "
 _KEYS = ".ssh/authorized_keys"
 _PLAIN = re.compile(r"(/[A-Za-z0-9._+-]+)+")
 """A path that means the same to SCP, to a shell and in authorized_keys."""
-_WHO = 'getent passwd "$1" | cut -d: -f1; command -v scp || :'
+_ACCOUNT = 'echo "$(getent passwd "$1" | cut -d: -f1)"; command -v scp || :'
 # $1 gid, $2 file. The account of the lease may read the file, and pass through its folder without listing it.
 _OPEN = 'chown -- ":$1" "${2%/*}" "$2" && chmod 710 -- "${2%/*}" && chmod 640 -- "$2"'
 
@@ -58,7 +59,7 @@ def server_of(spec: Spec) -> Server:
             f"The homes of leases on host {name} are at a path with other characters than letters, digits and ._+-.",
             hint="Correct `homes` in the blueprint of the host.",
         )
-    user, _, program = there.run(_WHO, there.uid).partition("\n")
+    user, _, program = there.run(_ACCOUNT, there.uid).partition("\n")
     if not user:
         raise Unreachable(f"The account of the lease on host {name} is gone.")
     if not program.strip():
@@ -66,7 +67,12 @@ def server_of(spec: Spec) -> Server:
             f"Host {name} lacks the program scp, with which its SSH server sends the image.",
             hint="Install it (Debian: openssh-client).",
         )
-    return Server(address=endpoint.host, host_keys=endpoint.host_keys, user=user)
+    return Server(address=endpoint.host, host_keys=preferred(endpoint.host_keys), user=user)
+
+
+def preferred(host_keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys that the BMC is told: the type for which Dropbear asks first, as it forgets none of them."""
+    return tuple(one for one in host_keys if one.startswith(_BEST)) or host_keys
 
 
 def _endpoint_of(spec: Spec) -> SshEndpoint:
@@ -83,6 +89,11 @@ def _endpoint_of(spec: Spec) -> SshEndpoint:
             f"The SSH server of host {name} has port {endpoint.port}, and a BMC fetches by SCP from port {PORT} only.",
             hint=f"Let the SSH server listen on port {PORT}, or let `scp` require another host.",
         )
+    if endpoint.bastion is not None:
+        raise NeedsOperator(
+            f"Host {name} is reached through the bastion {endpoint.bastion.host}, which a BMC does not use.",
+            hint="Let `scp` require a host that the BMCs and the workers reach at the same address.",
+        )
     if ":" in endpoint.host:
         raise NeedsOperator(
             f"Host {name} is registered by an IPv6 address, which a BMC does not understand in a request for SCP.",
@@ -93,7 +104,7 @@ def _endpoint_of(spec: Spec) -> SshEndpoint:
 
 @bmc_told
 def exchange_keys(spec: Spec, memo: Json) -> Answer:
-    """Let the BMC trust the server, and its key fetch this one file. Whoever is killed here does the same again."""
+    """Let the BMC trust the server, and its key fetch this one file. A repeated call has the same effect."""
     if not by_scp(spec):
         return Ready()
     server, there = server_of(spec), host.account_on(spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from blueprints.answers import Answer, Failed, Health, Json, Maintenance, Need, NeededLease, Ready, Scope, Wait
@@ -64,17 +65,21 @@ def have_needs(spec: Spec, memo: Json) -> Answer:
     config: Config = spec.config
     asked = spec.asked.requirements if spec.asked is not None else None
     cluster = {**config.cluster, **({"cluster": asked.cluster} if asked is not None and asked.cluster else {})}
+    if IMAGE not in spec.parents:
+        return Need(leases=(NeededLease(name=IMAGE, type=IMAGE_TYPE, requirements={"url": config.image}),))
     wanted = (
-        (NeededLease(name=IMAGE, type=IMAGE_TYPE, requirements={"url": config.image}),),
-        (
-            card_of(config, spec.asked),
-            NeededLease(name=CLUSTER, type=CLUSTER_TYPE, requirements=cluster),
-        ),
+        card_for(image_of(spec), card_of(config, spec.asked)),
+        NeededLease(name=CLUSTER, type=CLUSTER_TYPE, requirements=cluster),
     )
-    for together in wanted:
-        if missing := tuple(one for one in together if one.name not in spec.parents):
-            return Need(leases=missing)
-    return Ready()
+    missing = tuple(one for one in wanted if one.name not in spec.parents)
+    return Need(leases=missing) if missing else Ready()
+
+
+def card_for(image: LeaseView, card: NeededLease) -> NeededLease:
+    """Return the lease of a card for which an image is made, if that is one generation and the lease names none."""
+    models = list(image.resource.attributes.get("models") or [])
+    generation = {"model": models[0]} if len(models) == 1 else {}
+    return replace(card, requirements={**generation, **card.requirements})
 
 
 def lock_card(spec: Spec, memo: Json) -> Answer:
