@@ -261,7 +261,9 @@ def account() -> Iterator[str]:
         if AS_ROOT:
             subprocess.run(["pkill", "-KILL", "-u", name], check=False)
             eventually(lambda: not alive(pwd.getpwnam(name).pw_uid))
+            home = Path(pwd.getpwnam(name).pw_dir)
             subprocess.run(["userdel", "-r", name], check=False, capture_output=True)
+            shutil.rmtree(home, ignore_errors=True)  # userdel leaves one that was closed, as it is then root's
         elif not kept:
             shutil.rmtree(keys, ignore_errors=True)
 
