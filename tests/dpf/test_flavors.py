@@ -27,7 +27,7 @@ def test_huge_pages_of_a_flavor_are_counted(parameters, gib):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"image": "ftp://a/b.bfb"}, {"image": "https://a/b.iso"}, {"flavor": "Not A Name"}, {"namespace": "UPPER"},
+    [{"image": "ftp://a/b.bfb"}, {"image": "https://a/b.img"}, {"flavor": "Not A Name"}, {"namespace": "UPPER"},
      {"reboot": "hard"}, {"reimage": -1}, {"credential": ""}],
 )  # fmt: skip
 def test_bad_configs_are_refused_with_the_field(wrong):
