@@ -57,7 +57,7 @@ def _in_event_loop() -> bool:
 
 
 def renewed(wrapper: Any) -> bool:
-    """Remove everything from a session that its users set, prepared, locked or made. False if it cannot be used again.
+    """Remove everything from a session that its users set, prepared, locked or made. Return False if it cannot be kept.
 
     A session in which a statement failed, or that is not idle, is not worth the doubt.
     """
@@ -107,7 +107,7 @@ def empty(name: str) -> None:
 
 @cache
 def _tables(name: str) -> list[str]:
-    """Tables that a test may fill. Tests leave the schema as it is, so that it is read once."""
+    """Return the tables that a test may fill. Tests leave the schema as it is, so that it is read once."""
     tables = connections[name].introspection.django_table_names(only_existing=True)
     return [table for table in tables if table not in KEPT]
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def dump() -> Path:
-    """Where the dump is, once the database is complete."""
+    """Return the path of the dump. The file is there once the database is complete."""
     return Path(os.environ[STATE]) / f"{NAME}.sql"
 
 
@@ -57,7 +57,7 @@ def fill(sockets: Path, database: str) -> None:
 
 
 def is_there() -> bool:
-    """Wait until it is complete. False if this process is not one of several workers on private engines."""
+    """Wait until it is complete. Return False if this process is not one of several workers on private engines."""
     if "PYTEST_XDIST_WORKER" not in os.environ or not settings.DRYDOCK.private_database:
         return False
     if not dump().exists():

@@ -12,7 +12,7 @@ from tests import migrated
 
 
 def schema(text: str) -> list[str]:
-    """Lines of a dump without those that are random, and without casts, which the server writes in another way."""
+    """Return the lines of a dump without random ones and without casts, which the server writes in another way."""
     return [re.sub(r"[()]|::text(\[\])?", "", line) for line in text.splitlines() if not line.startswith("\\")]
 
 

@@ -147,7 +147,7 @@ def publish(spec: Spec, memo: Json) -> Answer:
 
 @told
 def unpublish(spec: Spec, memo: Json) -> Answer:
-    """Remove the file, and what lets a BMC fetch it by SCP. What had it is cleaned when its lease ends."""
+    """Remove the file, and the key of a BMC that fetches by SCP. The rest is cleaned when the lease ends."""
     if is_served(spec) and PATH in spec.resource.secrets:
         if by_scp(spec):
             host.account_on(spec).closed()

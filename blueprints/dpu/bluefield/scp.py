@@ -1,4 +1,4 @@
-"""The step before an installation for which the BMC fetches the image by SCP: its key, and what it may do with it.
+"""The step before an installation for which the BMC fetches the image by SCP: its key, and the limits of that key.
 
 Written after what NVIDIA's firmware does (https://github.com/NVIDIA/phosphor-bmc-code-mgmt, `bmc/scp-transfer` and
 `bmc/download_manager.cpp`; https://github.com/NVIDIA/bmcweb, `redfish-core/lib/update_service.hpp`):
@@ -30,10 +30,11 @@ from interfaces.endpoints import SshEndpoint
 from interfaces.errors import Unreachable
 
 URI, USER = "scp_uri", "scp_user"
-"""Names of secrets: what the BMC fetches, and as whom it logs in."""
+"""Names of secrets: the address from which the BMC fetches, and the account with which it logs in."""
 PORT = 22
 """The only port to which the BMC connects."""
 _BEST = "ssh-ed25519 "
+"""The type of host key for which Dropbear asks first."""
 _KEYS = ".ssh/authorized_keys"
 _PLAIN = re.compile(r"(/[A-Za-z0-9._+-]+)+")
 """A path that means the same to SCP, to a shell and in authorized_keys."""
@@ -71,7 +72,7 @@ def server_of(spec: Spec) -> Server:
 
 
 def preferred(host_keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys that the BMC is told: the type for which Dropbear asks first, as it forgets none of them."""
+    """Return the host keys that the BMC is told: the best ones only, because it forgets none that it was told."""
     return tuple(one for one in host_keys if one.startswith(_BEST)) or host_keys
 
 
