@@ -22,6 +22,7 @@ from interfaces.errors import ConfigRefused, InterfaceError, NotRunning, PortTak
 from interfaces.files import normal
 from interfaces.filesystem.contract import Filesystem, Transfer, UsageCheck
 from interfaces.filesystem.rooted import RootedFilesystem
+from interfaces.httpd.certificate import CERTIFICATE, KEY
 from interfaces.httpd.contract import Httpd, HttpdState, HttpdStatus, LogPart
 from interfaces.httpd.site import Site
 from interfaces.launch import IDENTIFY
@@ -117,16 +118,16 @@ http {{
   sendfile on;
   server_tokens off;
   access_log "{prefix}/logs/access.log";
-{scratch}{_server(site, pages)}}}
+{scratch}{_server(site, prefix, pages)}}}
 """
 
 
-def _server(site: Site, pages: str) -> str:
+def _server(site: Site, prefix: str, pages: str) -> str:
     names = " ".join(site.server_names) or "_"
     headers = "".join(f'    add_header {name} "{value}" always;\n' for name, value in site.headers)
     last = f"/{site.fallback}" if site.fallback else "=404"
     return f"""  server {{
-    listen {site.listen};
+    listen {site.listen}{_tls(prefix) if site.tls else ";"}
     server_name {names};
     root "{pages}";
     disable_symlinks on "from={pages}";
@@ -138,7 +139,17 @@ def _server(site: Site, pages: str) -> str:
 """
 
 
+def _tls(prefix: str) -> str:
+    return f""" ssl;
+    ssl_certificate "{prefix}/tls/{CERTIFICATE}";
+    ssl_certificate_key "{prefix}/tls/{KEY}";
+    ssl_protocols TLSv1.2 TLSv1.3;"""
+
+
 _PAGES, _OWN = "www", "nginx"
+TLS = f"{_OWN}/tls"
+"""Folder with the certificate and the key of a site with TLS. Both must exist before the site is configured."""
+
 _CONF, _NEW_CONF = f"{_OWN}/nginx.conf", f"{_OWN}/nginx.conf.new"
 _SETTLE = 10.0
 

@@ -24,7 +24,8 @@ class Site:
 
     `public_host` replaces `address` in URIs. `headers` are (name, value) pairs added to every response. `fallback` is
     the page served in place of missing ones; "" means a plain 404. `listing` shows folders without an index page.
-    Raises InvalidRequest for values that a configuration file could misinterpret.
+    `tls` serves HTTPS only, with the certificate and the key in the folder of the server. Raises InvalidRequest for
+    values that a configuration file could misinterpret.
     """
 
     address: str
@@ -35,6 +36,7 @@ class Site:
     headers: tuple[tuple[str, str], ...] = ()
     fallback: str = ""
     listing: bool = False
+    tls: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -43,6 +45,8 @@ class Site:
             raise InvalidRequest("A site must listen on exactly one IP address.", field="address") from error
         if type(self.port) is not int or not 0 < self.port < 65536:
             raise InvalidRequest("The port must be from 1 to 65535.", field="port")
+        if type(self.tls) is not bool:
+            raise InvalidRequest("tls must be true or false.", field="tls")
         object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
         for field, pattern, texts in (
             ("public_host", _NAME, (self.public_host,) if self.public_host else ()),
@@ -63,16 +67,26 @@ class Site:
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{host}:{self.port}"
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names and addresses by which clients reach the site. The one in its URIs is the first."""
+        everywhere = ipaddress.ip_address(self.address).is_unspecified
+        return tuple(dict.fromkeys([self.public_host or self.address, *([] if everywhere else [self.address])]))
+
     def uri(self, path: str = "") -> str:
         """Return the address of a page of the site. Raises InvalidRequest for invalid characters."""
         if said := unpassable(path):
             raise InvalidRequest(f"A path cannot contain {said}.", field="path")
+        scheme = "https" if self.tls else "http"
         where = f"{self.public_host}:{self.port}" if self.public_host else self.listen
-        return f"http://{where}/{quote(path.lstrip('/'), errors='surrogateescape')}"
+        return f"{scheme}://{where}/{quote(path.lstrip('/'), errors='surrogateescape')}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the site as a dict of JSON types."""
-        return asdict(self)
+        value = asdict(self)
+        if not self.tls:
+            del value["tls"]  # while an installation is upgraded, workers of the older version read the site too
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
