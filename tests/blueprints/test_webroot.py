@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import ssl
 import urllib.error
 import urllib.request
 import zlib
@@ -31,10 +32,11 @@ __all__ = ["machine"]
 FIRST = 21_000 + (os.getpid() * 7) % 8_000
 
 
-def fetch(uri: str) -> tuple[int, bytes]:
-    """Status and body."""
+def fetch(uri: str, trusted: str = "") -> tuple[int, bytes]:
+    """Status and body; by HTTPS, from a server with this certificate."""
+    context = ssl.create_default_context(cadata=trusted) if trusted else None
     try:
-        with urllib.request.urlopen(uri, timeout=10) as answer:
+        with urllib.request.urlopen(uri, timeout=10, context=context) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -56,12 +58,14 @@ class WebrootBench(OnMachine):
 
     kind = Webroot()
     ports = (FIRST, FIRST + 5)
+    tls = False
 
     def config(self) -> Json:
-        return {"first_port": self.ports[0], "last_port": self.ports[1], "headers": {"X-From": "drydock"}}
+        config = {"first_port": self.ports[0], "last_port": self.ports[1], "headers": {"X-From": "drydock"}}
+        return config | ({"tls": True} if self.tls else {})
 
     def requirements(self) -> Json:
-        return {"address": "127.0.0.1"}
+        return {"address": "127.0.0.1", **({"tls": True} if self.tls else {})}
 
     def impossible(self) -> Json:
         return {"address": "10.0.0.1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -17,9 +18,10 @@ import pytest
 
 from drydock.core.errors import InvalidRequest, NotSupported
 from interfaces.errors import ConfigRefused, NotRunning, PathEscape, PathMissing, PortTaken
-from interfaces.httpd import HttpdState, NginxHttpd, Site
+from interfaces.httpd import TLS, HttpdState, NginxHttpd, Site
+from interfaces.httpd.certificate import keep_certificate, new_certificate
 from interfaces.httpd.fake import FakeHttpd
-from interfaces.httpd.nginx import packaged_program
+from interfaces.httpd.nginx import configuration, packaged_program
 from tests.interfaces.conftest import Peer, always
 from tests.interfaces.sshd import free_port, own_address
 from tests.peers import require
@@ -37,8 +39,11 @@ def httpd(peer: Peer) -> Iterator[NginxHttpd]:
     server.stop()
 
 
-def fetch(uri: str) -> bytes:
-    with urllib.request.urlopen(uri, timeout=20) as answer:
+def fetch(uri: str, trusted: str = "") -> bytes:
+    """The page; by HTTPS, from a server with this certificate or one that the system trusts."""
+    context = ssl.create_default_context(cadata=trusted or None)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    with urllib.request.urlopen(uri, timeout=20, context=context) as answer:
         return bytes(answer.read())
 
 
@@ -153,6 +158,70 @@ def test_a_taken_port_is_told(httpd: NginxHttpd, peer: Peer, packaged: bool) -> 
     assert httpd.start().state is HttpdState.RUNNING
 
 
+@pytest.mark.parametrize("packaged", [False, True], ids=["of the host", "packaged"])
+def test_a_site_with_tls_proves_who_it_is(httpd: NginxHttpd, peer: Peer, packaged: bool) -> None:
+    if packaged:
+        if (program := packaged_program()) is None:
+            pytest.skip("the wheel has no nginx for this machine")
+        peer.files.write_bytes("site/own-nginx", program.read_bytes(), permissions=0o755)
+        httpd._programs = (str(peer.home / "site/own-nginx"),)
+    site = replace(httpd.site, tls=True)
+    certificate = keep_certificate(peer.files, f"site/{TLS}", site.hosts)
+    httpd.configure(site)
+    httpd.publish("index.html", "secured")
+    httpd.start()
+    assert httpd.uri() == f"https://{site.listen}/"
+    assert fetch(httpd.uri(), certificate) == b"secured"
+    for trusted in ("", new_certificate(site.hosts)[0]):
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            fetch(httpd.uri(), trusted)
+    # The name is checked too: the certificate is for the address only.
+    context = ssl.create_default_context(cadata=certificate)
+    with (
+        socket.create_connection((site.address, site.port), timeout=20) as plain,
+        pytest.raises(ssl.SSLCertVerificationError, match=r"not valid for 'other\.test'"),
+    ):
+        context.wrap_socket(plain, server_hostname="other.test")
+    assert status_of(f"http://{site.listen}/") == 400
+    # Only a folder of nginx's own holds the key, and nothing of it is served.
+    for path in ("../nginx/tls/key.pem", "nginx/tls/key.pem", "tls/key.pem"):
+        with pytest.raises(urllib.error.HTTPError):
+            fetch(httpd.uri(path), certificate)
+
+
+def test_a_reload_takes_up_another_certificate(httpd: NginxHttpd, peer: Peer) -> None:
+    site = replace(httpd.site, tls=True)
+    first = keep_certificate(peer.files, f"site/{TLS}", site.hosts)
+    httpd.configure(site)
+    httpd.publish("index.html", "secured")
+    pid = httpd.start().pid
+    peer.files.remove(f"site/{TLS}", recursive=True)
+    second = keep_certificate(peer.files, f"site/{TLS}", site.hosts)
+    assert httpd.configure(site).pid == pid
+    assert fetch(httpd.uri(), second) == b"secured"
+    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        fetch(httpd.uri(), first)
+
+
+def test_a_site_with_tls_is_refused_without_a_certificate(httpd: NginxHttpd) -> None:
+    with pytest.raises(ConfigRefused, match=r"certificate\.pem"):
+        httpd.configure(replace(httpd.site, tls=True))
+
+
+def test_tls_adds_only_its_own_lines_to_a_configuration() -> None:
+    site, folders = Site(address="127.0.0.1", port=8080), {"prefix": "/s/nginx", "pages": "/s/www"}
+    plain = configuration(site, **folders, root_account="")
+    secured = configuration(replace(site, tls=True), **folders, root_account="")
+    assert "    listen 127.0.0.1:8080;\n    server_name _;\n" in plain
+    assert "ssl" not in plain
+    lines = """    listen 127.0.0.1:8080 ssl;
+    ssl_certificate "/s/nginx/tls/certificate.pem";
+    ssl_certificate_key "/s/nginx/tls/key.pem";
+    ssl_protocols TLSv1.2 TLSv1.3;
+"""
+    assert secured == plain.replace("    listen 127.0.0.1:8080;\n", lines)
+
+
 def test_it_listens_on_its_address_only(httpd: NginxHttpd) -> None:
     httpd.start()
     with socket.socket() as probe:
@@ -239,6 +308,7 @@ def test_without_any_nginx_it_says_so(peer: Peer, monkeypatch: pytest.MonkeyPatc
         {"index": ("../x",)},
         {"index": ("a b",)},
         {"fallback": "/etc/passwd"},
+        {"tls": "off"},
         {"headers": (("X-A\n", "b"),)},
         {"headers": (("X-A", 'b"; include x; #'),)},
         {"headers": (("X-A", "$document_root"),)},
@@ -282,6 +352,19 @@ def test_a_site_goes_through_json() -> None:
     assert Site.from_json(json.loads(json.dumps(site.to_json()))) == site
     assert site.uri("a b") == "http://a.test:81/a%20b"
     assert replace(site, public_host="").uri() == "http://[::1]:81/"
+    secured = replace(site, tls=True)
+    assert Site.from_json(json.loads(json.dumps(secured.to_json()))) == secured
+    assert secured.uri("a b") == "https://a.test:81/a%20b"
+    # A site without TLS is stored as by versions that did not know it, which read it too during an upgrade.
+    assert "tls" not in site.to_json()
+
+
+def test_a_site_names_the_hosts_by_which_it_is_reached() -> None:
+    assert Site(address="127.0.0.1", port=81).hosts == ("127.0.0.1",)
+    assert Site(address="127.0.0.1", port=81, public_host="a.test").hosts == ("a.test", "127.0.0.1")
+    assert Site(address="127.0.0.1", port=81, public_host="127.0.0.1").hosts == ("127.0.0.1",)
+    for everywhere in ("0.0.0.0", "::"):
+        assert Site(address=everywhere, port=81, public_host="10.0.0.1").hosts == ("10.0.0.1",)
 
 
 def test_the_fake_behaves_alike() -> None:

@@ -15,15 +15,17 @@ from blueprints.specs import LeaseView, Spec
 from drydock.core.errors import NotSupported
 from interfaces.command import Command
 from interfaces.errors import ConfigRefused, PathMissing, PortTaken
-from interfaces.httpd import HttpdState, Site
+from interfaces.httpd import TLS, HttpdState, Site
+from interfaces.httpd.certificate import keep_certificate
 
 _ATTEMPTS = 16
 _CLEARING = "Files of the site are being removed."
 
 # Left from the folder itself, in which no process of the account is any more: a link in its place is not followed.
+# The folder `tls` goes as a whole, because a write that was interrupted leaves the key under another name.
 _FORGET = r"""
 cd -P -- "$1/nginx" 2>/dev/null && [ "$(pwd -P)" = "$1/nginx" ] || exit 0
-rm -f -- wanted nginx.pid site.json
+rm -f -- wanted nginx.pid site.json && rm -rf -- tls
 """
 _PAGES = r"""
 mkdir -m 755 -- "$1" 2>/dev/null
@@ -46,11 +48,13 @@ def have_storage(spec: Spec, memo: Json) -> Answer:
 def _prepare(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
     files = server.files_of(storage)
     httpd = server.httpd_of(storage, spec.config.site(spec.config.first_port))
+    _certificate(storage, httpd.site)
     try:
         httpd.configure(httpd.site)
     except (ConfigRefused, NotSupported) as error:
         return Failed(scope=Scope.OFFER, code=error.code, message=str(error))
     files.remove(f"{server.OWN}/nginx.conf")
+    files.remove(TLS, recursive=True)
     return Ready(facts={"folder": files.root, "root": f"{files.root}/{server.PAGES}", "storage": storage.resource.name})
 
 
@@ -62,6 +66,7 @@ def _start(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
     if not held:
         return _ask_for_port(spec, storage, held)
     site = spec.config.site(int(held[-1]))
+    certificate = _certificate(storage, site)
     try:
         _serve(storage, site)
     except PortTaken as error:
@@ -72,10 +77,16 @@ def _start(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
         return Failed(scope=Scope.STEP, code="no_answer", message=f"The web server does not answer on {site.listen}.")
     root = f"{server.files_of(storage).root}/{server.PAGES}"
     facts = {"uri": site.uri(), "address": site.address, "port": site.port, "root": root, "site": site.to_json()}
+    facts |= {"certificate": certificate} if certificate else {}
     return Ready(facts=json.loads(json.dumps(facts)))
 
 
 start = BELOW.needed(_start)
+
+
+def _certificate(storage: LeaseView, site: Site) -> str:
+    """Return the certificate of a site, which is made once for each lease; empty if the site has no TLS."""
+    return keep_certificate(server.files_of(storage), TLS, site.hosts) if site.tls else ""
 
 
 def _serve(storage: LeaseView, site: Site) -> None:

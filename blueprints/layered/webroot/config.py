@@ -31,6 +31,7 @@ class Config(Fields):
     headers: Mapping[str, str] = Field(default={}, description="Headers added to every answer.")
     fallback: str = Field(default="", description="Page that is shown in place of missing pages. Empty: a plain 404.")
     listing: bool = Field(default=False, description="List the contents of folders without an index page.")
+    tls: bool = Field(default=False, description="Serve pages by HTTPS, with a new certificate for each lease.")
 
     @model_validator(mode="after")
     def _can_be_served(self) -> Self:
@@ -38,13 +39,15 @@ class Config(Fields):
             raise ValueError("last_port is less than first_port")
         ipaddress.ip_address(self.address)
         self.site(self.first_port)
+        if self.tls and not self.public_host and ipaddress.ip_address(self.address).is_unspecified:
+            raise ValueError("tls requires public_host if sites listen on all addresses: a certificate names its host")
         return self
 
     def site(self, port: int) -> Site:
         """Return the site on this port. Raises InvalidRequest."""
         return Site(
             address=self.address, port=port, public_host=self.public_host, index=self.index,
-            headers=tuple(self.headers.items()), fallback=self.fallback, listing=self.listing,
+            headers=tuple(self.headers.items()), fallback=self.fallback, listing=self.listing, tls=self.tls,
         )  # fmt: skip
 
     def ports(self, start: int) -> list[str]:
@@ -61,6 +64,7 @@ class Attributes(Fields):
 
     address: str | None = Field(default=None, description="Address on which the site listens.")
     public_host: str | None = Field(default=None, description="Host name in the addresses of pages.")
+    tls: bool | None = Field(default=None, description="Whether pages are served by HTTPS.")
 
 
 class Requirements(Fields):
@@ -68,15 +72,18 @@ class Requirements(Fields):
 
     address: str | None = Field(default=None, description="Address on which the site must listen.")
     public_host: str | None = Field(default=None, description="Host name in the addresses of pages.")
+    tls: bool | None = Field(default=None, description="Whether pages must be served by HTTPS.")
 
 
-MATCHES = (Match("address", "=", "address"), Match("public_host", "=", "public_host"))
+MATCHES = (Match("address", "=", "address"), Match("public_host", "=", "public_host"), Match("tls", "=", "tls"))
 
 
 def drafts(config: Config, asked: Asked | None) -> Iterator[Draft]:
     """Yield the draft that the config describes, if it matches the request."""
     size = (asked.amounts.disk_mib if asked else 0) or config.disk_mib
-    attributes = {"address": config.address} | ({"public_host": config.public_host} if config.public_host else {})
+    attributes: dict[str, JsonValue] = {"address": config.address, "tls": config.tls}
+    if config.public_host:
+        attributes["public_host"] = config.public_host
     draft = Draft(attributes=attributes, capacity=Amounts(disk_mib=size))
     if asked is None or fits(MATCHES, draft, asked):
         yield draft

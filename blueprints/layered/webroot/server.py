@@ -16,23 +16,30 @@ STORAGE = "storage"
 PAGES, OWN = "www", "nginx"
 KEPT = f"{OWN}/site.json"
 
+# The certificate is not verified: the request is made on the host itself, and asks only whether the site answers.
 _FETCH = r"""
-if command -v curl >/dev/null 2>&1; then curl -s -o /dev/null -m 10 --noproxy '*' "http://$1/" && echo yes || echo no
+case $1 in https:*) curl=-k wget=--no-check-certificate;; *) curl= wget=;; esac
+if command -v curl >/dev/null 2>&1; then curl -s $curl -o /dev/null -m 10 --noproxy '*' "$1" && echo yes || echo no
 elif command -v wget >/dev/null 2>&1; then
-  wget -q -O /dev/null -T 10 -t 1 --no-proxy "http://$1/"
+  wget -q $wget -O /dev/null -T 10 -t 1 --no-proxy "$1"
   case $? in 0|8) echo yes;; *) echo no;; esac
 else echo unknown; fi
 """
 
 
 class SiteHttpd(NginxHttpd):
-    """Serves one site, which stays on the port that its lease holds."""
+    """Serves one site, which stays on the port that its lease holds, with or without TLS as the blueprint says."""
 
     def configure(self, site: Site) -> HttpdStatus:
         if site.listen != self.site.listen:
             raise InvalidRequest(
                 f"This site can listen only on {self.site.listen}, the port that its lease holds.", field="port"
             )
+        if site.tls != self.site.tls:
+            raise InvalidRequest(
+                f"The blueprint decides whether a site uses TLS. For this site, tls must be {self.site.tls}.",
+                field="tls", hint="Change a copy of the site that the interface has.",
+            )  # fmt: skip
         return super().configure(site)
 
 
@@ -55,7 +62,8 @@ def httpd_of(storage: LeaseView, site: Site, still_mine: Callable[[], None] = la
 
 def answers(command: Command, site: Site, seconds: float) -> bool:
     """Return whether the site answers a request made on the host; True if the host has no tool to make one."""
-    return "no" not in command.check(["/bin/sh", "-c", _FETCH, "sh", site.listen], timeout=seconds).text.split()
+    uri = f"{'https' if site.tls else 'http'}://{site.listen}/"
+    return "no" not in command.check(["/bin/sh", "-c", _FETCH, "sh", uri], timeout=seconds).text.split()
 
 
 def httpd(lease: LeaseView, still_mine: Callable[[], None]) -> SiteHttpd:
