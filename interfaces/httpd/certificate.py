@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from interfaces.errors import PathMissing
 from interfaces.filesystem.contract import Filesystem
@@ -79,7 +80,7 @@ def _extensions(hosts: Sequence[str], key: ec.EllipticCurvePublicKey) -> list[tu
         (x509.SubjectAlternativeName([_general_name(host) for host in hosts]), False),
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (usage, True),
-        (x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
         (x509.SubjectKeyIdentifier.from_public_key(key), False),
     ]
 

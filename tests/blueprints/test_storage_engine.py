@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -68,6 +69,31 @@ def test_a_page_on_a_site_in_a_storage_on_this_machine(
     _nothing_is_left(hosts)
 
 
+def test_a_site_with_tls_is_found_by_its_requirement_and_each_lease_has_a_certificate(
+    hosts: Path, blueprint: Callable[..., Any], ask: Callable[..., Lease], until: Callable[..., Any]
+) -> None:
+    config = {"first_port": FIRST, "last_port": FIRST + 20, "disk_mib": 16}
+    blueprint("folders", kind="storage", resource_type="storage", config={"disk_mib": 32})
+    blueprint("plain", kind="webroot", config=config)
+    blueprint("secured", kind="webroot", config={**config, "tls": True})
+    certificates: list[str] = []
+    for _ in range(2):
+        lease = until(ask("webroot", requirements={"tls": True}), seconds=120, state="active")
+        assert lease.resource.blueprint.name == "secured"
+        httpd: Any = specs.lease_view(lease).interface("httpd")
+        uri = httpd.publish("index.html", f"by {lease.pk}")
+        assert uri.startswith("https://")
+        assert _fetch(uri, lease.facts["certificate"]) == f"by {lease.pk}".encode()
+        for former in certificates:
+            with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+                _fetch(uri, former)
+        certificates.append(lease.facts["certificate"])
+        release.release(lease.pk, actor="ada")
+        until(lease, seconds=120, state="destroyed")
+    assert len(set(certificates)) == 2
+    _nothing_is_left(hosts)
+
+
 def test_a_storage_and_a_working_copy(
     hosts: Path, blueprint: Callable[..., Any], ask: Callable[..., Lease], until: Callable[..., Any]
 ) -> None:
@@ -107,7 +133,8 @@ def _nothing_is_left(hosts: Path) -> None:
     assert str(hosts) not in Path("/proc/self/mountinfo").read_text()
 
 
-def _fetch(uri: str) -> bytes:
-    with urllib.request.urlopen(uri, timeout=10) as answer:
+def _fetch(uri: str, trusted: str = "") -> bytes:
+    context = ssl.create_default_context(cadata=trusted) if trusted else None
+    with urllib.request.urlopen(uri, timeout=10, context=context) as answer:
         body: bytes = answer.read()
         return body

@@ -13,6 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from interfaces.errors import ConnectionLost
 from interfaces.filesystem.fake import FakeFilesystem
@@ -39,7 +40,7 @@ def test_a_certificate_is_for_its_hosts_and_for_a_server_only() -> None:
     usage = made.extensions.get_extension_for_class(x509.KeyUsage)
     assert (usage.critical, usage.value.digital_signature, usage.value.key_cert_sign) == (True, True, False)
     assert list(made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
-        x509.ExtendedKeyUsageOID.SERVER_AUTH
+        ExtendedKeyUsageOID.SERVER_AUTH
     ]
     assert made.not_valid_after_utc - made.not_valid_before_utc == dt.timedelta(days=398)
     age = dt.datetime.now(dt.UTC) - made.not_valid_before_utc
