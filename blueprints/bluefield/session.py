@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from blueprints.bluefield import reading
 from blueprints.bmc import inspection, redfish_readings
-from blueprints.bmc.errors import BmcAnswerInvalid, BmcLacks
+from blueprints.bmc.errors import BmcAnswerInvalid, BmcLacks, BmcRefused
 from blueprints.bmc.inspection import paths, text
 from blueprints.bmc.redfish_session import RedfishSession, started
 from blueprints.bmc.redfish_tree import UNREADABLE, member
 from blueprints.bmc.values import BmcTask
 from drydock.core.errors import InvalidRequest
+from interfaces.httpd.certificate import fingerprint
 from interfaces.keys import PublicKey
 
 _RUNNING = frozenset({"osisrunning", "osrunning"})
 _SYSTEM = "redfish/v1/UpdateService/FirmwareInventory/DPU_OS"
 """The component through which a whole image is installed, as NVIDIA's documents write it."""
 _EXCHANGE = "#NvidiaUpdateService.PublicKeyExchange"
+_MOST_TRUSTED = 100
+"""Certificates of the trust store that are read. OpenBMC stores ten."""
 _MOST_TASKS = 20
 """New tasks that are read in order to find one."""
 
@@ -93,6 +97,38 @@ class CardSession(RedfishSession):
                 return PublicKey.parse(said).line
         raise BmcAnswerInvalid(f"{self._here} did not send the public key with which it fetches by SCP.")
 
+    def trust(self, certificate: str) -> None:
+        """Let the BMC trust a certificate, as PEM, of servers from which it fetches by HTTPS, unless it does already.
+
+        The BMC may restart its web server then, so that the answer is lost.
+        """
+        known = self._trusted()
+        if fingerprint(certificate) in known.values():
+            return
+        try:
+            self._client.post(self._truststore(), {"CertificateString": certificate, "CertificateType": "PEM"})
+        except BmcRefused as error:
+            message = f"{error.message} It trusts {len(known)} others. If it has no room, remove one of them."
+            raise BmcRefused(message) from error
+
+    def distrust(self, sha256: str) -> None:
+        """Let the BMC trust the certificate with this fingerprint no more. One that is gone is not an error."""
+        for path in [path for path, one in self._trusted().items() if one == sha256]:
+            self._client.delete(path)
+
+    def _trusted(self) -> dict[str, str]:
+        """Return path -> fingerprint of the certificates that the BMC trusts; empty if one cannot be understood."""
+        found = {}
+        for link in islice(self._client.members(self._truststore()), _MOST_TRUSTED):
+            for path in paths(link):
+                found[path] = ""
+                with contextlib.suppress(ValueError):
+                    found[path] = fingerprint(str(self._client.get(path).get("CertificateString")))
+        return found
+
+    def _truststore(self) -> str:
+        return f"{self._manager()}/Truststore/Certificates"
+
     def _update_service(self) -> dict[str, Any]:
         return next(self._tree.resources(paths(self._tree.root.get("UpdateService")), None), {})
 
@@ -151,10 +187,12 @@ class CardSession(RedfishSession):
         self._client.patch(self._manager_oem(), {"BmcRShim": {"BmcRShimEnabled": enabled}})
 
     def _manager_oem(self) -> str:
-        system = self._tree.system()
-        managers = self._tree.managers(system, [])
+        return f"{self._manager()}/Oem/Nvidia"
+
+    def _manager(self) -> str:
+        managers = self._tree.managers(self._tree.system(), [])
         path = next((paths(one)[0] for one in managers if paths(one)), "/redfish/v1/Managers/Bluefield_BMC")
-        return f"{path.rstrip('/')}/Oem/Nvidia"
+        return path.rstrip("/")
 
     def _oem(self) -> Mapping[str, Any]:
         oem = f"{self._tree.path}/Oem/Nvidia"

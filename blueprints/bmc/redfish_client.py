@@ -268,6 +268,15 @@ class Client:
             etag = self._connector.get(path).headers.get("ETag")
             return self._answer(self._connector.patch(path, data=dict(body), etag=etag))
 
+    def delete(self, path: str) -> None:
+        """Remove a resource. One that is gone is not an error."""
+        with self._explained(f"remove {path}"):
+            try:
+                self._connector.delete(path)
+            except exceptions.HTTPError as error:
+                if error.status_code != 404:
+                    raise
+
     def set_password(self, path: str, password: str) -> None:
         """Change the password of the account at a path, which a session that may do nothing else can do, too."""
         self.line.secrets.add(password)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.server
 import re
+import ssl
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from blueprints.dpu.bluefield_card.config import Config as CardConfig
 from blueprints.records.logins import LoginsInMemory
 from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView, Whole
 from interfaces.endpoints import LocalEndpoint
+from interfaces.httpd.certificate import new_certificate
 from interfaces.registry import REGISTRY
 from interfaces.transports import transport_to
 from tests.bmc.bluefield import SERIAL, Bluefield, newer, small
@@ -53,23 +56,34 @@ class _Files(http.server.SimpleHTTPRequestHandler):
 
 
 class Web(http.server.ThreadingHTTPServer):
-    """A web server over a folder."""
+    """A web server over a folder, with TLS if it has a certificate."""
 
     daemon_threads = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, certificate: str = "", key: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Files)
         self.folder, self.asked, self.status, self.cut = folder, list[str](), 0, 0
+        self.certificate = certificate
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            with tempfile.NamedTemporaryFile("w", prefix="drydock-tls-") as pem:
+                pem.write(certificate + key)
+                pem.flush()
+                context.load_cert_chain(pem.name)
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     @property
     def uri(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.server_address[1]}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about clients that do not trust the certificate."""
 
 
 @contextlib.contextmanager
-def web(folder: Path) -> Iterator[Web]:
+def web(folder: Path, *, tls: bool = False) -> Iterator[Web]:
     folder.mkdir(exist_ok=True)
-    with Web(folder) as running:
+    with Web(folder, *(new_certificate(["127.0.0.1"]) if tls else ())) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
         try:
@@ -139,7 +153,10 @@ class Webroot:
             id=7, key="webroot7", name="webroot", type="webroot", origin="built", blueprint=blueprint, attributes={},
             capacity=Amounts(),
         )  # fmt: skip
-        return lease_on(row, {"uri": self.server.uri, "site": {"listing": self.listing}}, opener)
+        facts: Json = {"uri": self.server.uri, "site": {"listing": self.listing}}
+        if self.server.certificate:
+            facts["certificate"] = self.server.certificate
+        return lease_on(row, facts, opener)
 
     @property
     def files(self) -> list[Path]:

@@ -1,4 +1,7 @@
-"""The kind bluefield keeps the contract, with a BMC that really fetches images, and real SSH servers as DPUs."""
+"""The kind bluefield keeps the contract, with a BMC that really fetches images, and real SSH servers as DPUs.
+
+The BMC fetches by HTTPS, which leaves most behind: a certificate that it trusts.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,7 @@ class TestBluefield(KindConformance):
 
     kind = Bluefield()
     pace = 0.02
+    protocol = "HTTPS"
 
     @pytest.fixture(autouse=True)
     def _card(self, tmp_path: Path) -> Iterator[None]:
@@ -48,19 +52,20 @@ class TestBluefield(KindConformance):
         self.reboots, self.again = 0, set[str]()
         with (
             bluefield(resources()) as self.bmc, flashing(self.bmc) as self.card,
-            web(tmp_path / "images") as self.images, web(tmp_path / "site") as site,
+            web(tmp_path / "images") as self.images, web(tmp_path / "site", tls=True) as site,
         ):  # fmt: skip
             publish(self.images)
             self.webroot = Webroot(site)
             yield
             POOL.close_idle(0)
             assert not self.outside()
+            assert self.card.trust.restarts % 2 == 0
             assert not self.card.interrupted
             assert not self.bmc.sessions
             assert not self.bmc.locked
 
     def config(self) -> Json:
-        return config(self.card, self.images)
+        return config(self.card, self.images, webroot={"tls": True})
 
     def requirements(self) -> Json:
         return {"model": "BlueField3"}
@@ -70,9 +75,10 @@ class TestBluefield(KindConformance):
 
     def supply(self, needed: NeededLease) -> LeaseView:
         if needed.type == "webroot":
-            assert needed.lifetime == "phase"
+            assert (needed.lifetime, needed.requirements) == ("phase", {"tls": True})
             return self.webroot.lease()
-        return card_lease(self.bmc)
+        lease = card_lease(self.bmc)
+        return replace(lease, resource=replace(lease.resource, facts={"card": {"protocols": ["SCP", "HTTPS"]}}))
 
     def maintain(self, maintenance: Maintenance) -> None:
         self.reboots += maintenance.action == "power_cycle"
@@ -85,6 +91,7 @@ class TestBluefield(KindConformance):
     def outside(self) -> Sequence[Outside]:
         found = [Outside(name=name) for name in self.card.running]
         found += [Outside(name=f"file {one.name}") for one in self.webroot.files]
+        found += [Outside(name=f"certificate {one}") for one in self.card.trust.kept]
         return [*found, *([Outside(name="rshim of the BMC")] if self.card.rshim else [])]
 
     def destroyed(self, resource: ResourceView) -> None:
@@ -112,6 +119,8 @@ class TestBluefield(KindConformance):
         assert self.card.imaged == [resource.key]
         assert self.reboots == 1
         assert not self.webroot.files
+        assert not self.card.trust.kept
+        assert {task.body["TransferProtocol"] for task in self.card.tasks.values()} == {self.protocol}
         assert resource.attributes["image"].endswith("/bf.bfb")
         self.destroyed(resource)
         assert self.card.power == "Off"

@@ -77,16 +77,16 @@ def root() -> Caller:
 class Site:
     """The blueprints that a DPU takes."""
 
-    def __init__(self, make: Callable[..., Blueprint], root: Caller, card: Card, images: Web) -> None:
-        self.root, self.card = root, card
+    def __init__(self, make: Callable[..., Blueprint], root: Caller, card: Card, images: Web, tls: bool) -> None:
+        self.root, self.card, self.protocol = root, card, "HTTPS" if tls else "HTTP"
         self.folder = Path(os.environ["DRYDOCK_STATE"]) / "dpu-hosts"
         here = {"folder": str(self.folder), "first_uid": 825_000, "uids": 50, "cpu_millicores": 4000}
         make("here", kind="local_host", resource_type="host", config={**here, "disk_mib": 100_000}, order=1)
         make("folders", kind="storage", resource_type="storage", config={"disk_mib": 32})
-        make("sites", kind="webroot", config={"first_port": FIRST, "last_port": FIRST + 20})
+        make("sites", kind="webroot", config={"first_port": FIRST, "last_port": FIRST + 20, "tls": tls})
         make("hosts", kind="fake", resource_type="host", config={"provider": "hosts"}, max_resources=0, order=2)
         make("cards", kind="bluefield_card", resource_type="dpu_card")
-        make("dpus", kind="bluefield", resource_type="dpu", config=config(card, images))
+        make("dpus", kind="bluefield", resource_type="dpu", config=config(card, images, webroot={"tls": tls}))
         resources.register(root, "hosts", {"name": "h1", "identity": "h1"})
         self.host = Resource.objects.get(blueprint__name="hosts")
 
@@ -116,8 +116,10 @@ class Site:
 
 
 @pytest.fixture
-def site(blueprint: Callable[..., Blueprint], root: Caller, card: Card, images: Web) -> Site:
-    return Site(blueprint, root, card, images)
+def site(
+    request: pytest.FixtureRequest, blueprint: Callable[..., Blueprint], root: Caller, card: Card, images: Web
+) -> Site:
+    return Site(blueprint, root, card, images, tls=request.param)
 
 
 class Died(BaseException):
@@ -168,11 +170,13 @@ def _until(row: Any, seconds: float = 400, **columns: Any) -> Any:
     return pytest.fail(f"{row} says {row.message}; wanted {columns}; runs: {runs}")
 
 
+@pytest.mark.parametrize("site", [False, True], ids=["http", "https"], indirect=True)
 def test_a_dpu_is_installed_used_released_and_destroyed_and_leaves_nothing(site, bmc, card, ask, until):
     _live(site, bmc, card, ask, until)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("site", [True], ids=["https"], indirect=True)
 def test_a_worker_that_dies_after_each_call_changes_nothing_about_that(site, bmc, card, ask, until):
     deaths = Deaths()
     row = site.enrol(until, bmc)
@@ -191,6 +195,8 @@ def _live(site, bmc, card, ask, until, row=None) -> None:
     assert (dpu.part_of_id, row.part_of_id) == (row.pk, site.host.pk)
     key = specs.resource_view(dpu).key
     assert card.imaged == [key]
+    assert [one.body["TransferProtocol"] for one in card.tasks.values()] == [site.protocol]
+    assert (card.trust.kept, card.trust.restarts) == ({}, 2 if site.protocol == "HTTPS" else 0)
     assert site.restarts == 1
     command: Any = specs.lease_view(lease).interface("command")
     files: Any = specs.lease_view(lease).interface("filesystem")

@@ -15,7 +15,7 @@ from blueprints.hosts import HOST
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.testing.conformance import Outside
 from interfaces.ssh.pool import POOL
-from tests.bluefield import test_dpu_conformance as over_http
+from tests.bluefield import test_dpu_conformance as over_https
 from tests.bluefield.accounts import clear, lease_in
 from tests.bluefield.dpus import Webroot, card_lease, config, publish, web
 from tests.blueprints import host_peers as peers
@@ -23,7 +23,7 @@ from tests.bmc.bluefield import bluefield
 from tests.bmc.flashing import flashing
 from tests.peers import require
 
-pytestmark = over_http.pytestmark
+pytestmark = over_https.pytestmark
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,10 @@ def _database() -> None:
     """No database is needed."""
 
 
-class TestBluefieldByScp(over_http.TestBluefield):
+class TestBluefieldByScp(over_https.TestBluefield):
     """A DPU on one card, again and again, with an account of a host in place of the web root."""
+
+    protocol = "SCP"
 
     @pytest.fixture(autouse=True)
     def _card(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -4,9 +4,9 @@ with bluefield() as bmc, flashing(bmc) as card:
     ...
     assert card.imaged == ["..."]
 
-SimpleUpdate really fetches the file, by HTTP or by SCP, and checks every component. When its task has ended, the bf.cfg
-behind the image is run as the installer runs it, and a real SSH server stands for the system, with the host key and
-account that its cloud-init would read.
+SimpleUpdate really fetches the file, by HTTP, HTTPS or SCP, and checks every component. When its task has ended, the
+bf.cfg behind the image is run as the installer runs it, and a real SSH server stands for the system, with the host key
+and account that its cloud-init would read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 from blueprints.bluefield import bfb
 from tests.bmc.bluefield import Bluefield, Reply, _refusal
 from tests.bmc.scp import EXCHANGE, Scp
+from tests.bmc.truststore import Truststore
 from tests.clouds.machines import Machines
 
 SYSTEM = "/redfish/v1/Systems/Bluefield"
@@ -84,6 +85,7 @@ class Card:
     """Whether tasks never end."""
     speed: int = 50
     scp: Scp = field(default_factory=Scp)
+    trust: Truststore = field(default_factory=Truststore)
 
     @property
     def running(self) -> list[str]:
@@ -104,6 +106,8 @@ class Card:
             return self._update(given)
         if method == "POST" and path == EXCHANGE:
             return self.scp.exchange(given)
+        if (reply := self.trust.answer(method, path, given)) is not None:
+            return reply
         if method == "GET" and path == TASKS:
             return "200 OK", {"Members": [{"@odata.id": f"{TASKS}/{one}"} for one in self.tasks]}, []
         if method == "GET" and (found := re.fullmatch(f"{TASKS}/(\\d+)", path)) and found[1] in self.tasks:
@@ -146,6 +150,9 @@ class Card:
     def _fetch(self, task: Task) -> None:
         if task.body["TransferProtocol"] == "SCP":
             task.content, task.error = self.scp.fetch(task.body["ImageURI"], task.body["Username"])
+            return
+        if task.body["TransferProtocol"] == "HTTPS":
+            task.content, task.error = self.trust.fetch(task.body["ImageURI"])
             return
         url = f"{task.body['TransferProtocol'].lower()}://{task.body['ImageURI']}"
         try:

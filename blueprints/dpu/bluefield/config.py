@@ -68,7 +68,8 @@ class Config(Accounts):
     )
     card: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the card, such as its model.")
     webroot: Mapping[str, JsonValue] = Field(
-        default={}, description="Requirements for the web root from which the BMC fetches the image."
+        default={},
+        description="Requirements for the web root from which the BMC fetches the image. tls: true: by HTTPS.",
     )
     scp: Mapping[str, JsonValue] | None = Field(
         default=None,

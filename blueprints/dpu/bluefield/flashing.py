@@ -17,9 +17,18 @@ from blueprints.bluefield.access import bmc_told, has_bmc
 from blueprints.bluefield.messages import meaning
 from blueprints.bmc.errors import BmcAnswerInvalid, BmcAnswerLost, BmcBusy, BmcRefused, BmcUnreachable
 from blueprints.bmc.values import BmcTask, PowerAction, PowerState
-from blueprints.dpu.bluefield import scp, streaming
+from blueprints.dpu.bluefield import https, scp, streaming
 from blueprints.dpu.bluefield.config import Config
-from blueprints.dpu.bluefield.preparing import CARD, PATH, by_rshim, by_scp, card_of, session, vacate_host
+from blueprints.dpu.bluefield.preparing import (
+    CARD,
+    PATH,
+    by_rshim,
+    by_scp,
+    card_of,
+    protocols_of,
+    session,
+    vacate_host,
+)
 from blueprints.dpu.bluefield.publishing import address_of, is_served
 from blueprints.specs import Spec
 from drydock.core import clock
@@ -99,11 +108,14 @@ def check_protocol(spec: Spec, memo: Json) -> Answer:
         scp.server_of(spec)
         return Ready()
     protocol, _ = address_of(spec)
-    known = [str(one).upper() for one in card_of(spec).facts.get("card", {}).get("protocols", ())]
+    known = protocols_of(card_of(spec))
     if known and protocol not in known:
-        message = f"The BMC of card {spec.resource.facts['card']} fetches images by {', '.join(known)}, not {protocol}."
+        message = (
+            f"The BMC of card {spec.resource.facts['card']} fetches images by {', '.join(known)}, not {protocol}. "
+            f"Let `webroot` require a web root with tls: {'false' if protocol == 'HTTPS' else 'true'}."
+        )
         return Failed(scope=Scope.OFFER, code="protocol", message=message)
-    return Ready()
+    return Ready(facts=https.to_trust(spec) if protocol == "HTTPS" else {})
 
 
 @bmc_told
@@ -225,7 +237,10 @@ def _since(began: str) -> float:
 
 @bmc_told
 def wait_until_running(spec: Spec, memo: Json) -> Answer:
-    """Wait until the BMC reports that the new operating system runs. Firmware that does not report it is not asked."""
+    """Wait until the BMC reports that the new operating system runs, and let it trust the web root no more.
+
+    Firmware that does not report it is not asked.
+    """
     return _started(spec, memo, {})
 
 
@@ -242,20 +257,27 @@ def _started(spec: Spec, memo: Json, wanted: Mapping[str, str]) -> Answer:
     began = memo.get("began") or clock.now().isoformat()
     try:
         with session(spec) as bmc:
-            runs, versions = bmc.os_runs(), bmc.versions() if wanted else {}
+            said = _missing(bmc, wanted)
+            if not said:
+                https.forget_webroot(bmc, spec)
+                return Ready(attributes=installed(config))
     except _AWAY as error:
         said = str(error)
-    else:
-        wrong = [f"{name} has version {versions.get(name) or 'none'}, not {one}" for name, one in wanted.items()
-                 if versions.get(name) != one]  # fmt: skip
-        if runs is not False and not wrong:
-            return Ready(attributes=installed(config))
-        said = "Its operating system does not run yet." if runs is False else f"{'; '.join(wrong)}."
     waited = _since(began)
     if waited > config.boot_limit:
         message = f"The card was not ready within {waited:.0f} s. {said}"[:1500]
         return Failed(scope=Scope.OFFER, code="not_running", message=message)
     return Wait(after=_LOOK, memo={"began": began}, percent=75, sentence=f"The card starts. {said}"[:500])
+
+
+def _missing(bmc: CardSession, wanted: Mapping[str, str]) -> str:
+    """Return a sentence about what a started card lacks; empty if it lacks nothing."""
+    if bmc.os_runs() is False:
+        return "Its operating system does not run yet."
+    versions = bmc.versions() if wanted else {}
+    wrong = [f"{name} has version {versions.get(name) or 'none'}, not {one}" for name, one in wanted.items()
+             if versions.get(name) != one]  # fmt: skip
+    return f"{'; '.join(wrong)}." if wrong else ""
 
 
 def installed(config: Config) -> Json:
@@ -299,16 +321,23 @@ def wait_for_flash(spec: Spec, memo: Json) -> Answer:
 
 @bmc_told
 def leave_rshim(spec: Spec, memo: Json) -> Answer:
-    """Give the rshim back to the one who had it: the host, or the BMC if the image came from the host."""
+    """Give the rshim back to the one who had it: the host, or the BMC if the image came from the host.
+
+    Nor does the BMC trust a web root any longer, which it may still do if the build has failed.
+    """
     if not _changed(spec):
         return Ready()
     before = spec.resource.facts[RSHIM]
     if not has_bmc(card_of(spec)):
         return streaming.give_back(spec, memo)
-    if before is not by_rshim(spec):
+    has_it = before is not by_rshim(spec)
+    if has_it and not https.is_trusted(spec):
         return Ready()
     with session(spec) as bmc:
-        return _rshim(bmc, spec, memo, before) or Ready()
+        if not has_it and (answer := _rshim(bmc, spec, memo, before)):
+            return answer
+        https.forget_webroot(bmc, spec)
+        return Ready()
 
 
 def lease_host(spec: Spec, memo: Json) -> Answer:

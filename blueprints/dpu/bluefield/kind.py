@@ -14,7 +14,7 @@ from blueprints.answers import Answer, Json, NeededLease
 from blueprints.bluefield.dpus import MATCHES, DpuAttributes, DpuRequirements, of_card
 from blueprints.contract import Act, Builds, Carried, Plan, Step
 from blueprints.dpu.bluefield import config as schema
-from blueprints.dpu.bluefield import finishing, flashing, host, preparing, publishing, scp, streaming
+from blueprints.dpu.bluefield import finishing, flashing, host, https, preparing, publishing, scp, streaming
 from blueprints.hosts import HOST
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Draft, Problem, Spec
@@ -30,11 +30,13 @@ def _of_bmc(name: str, act: Act, deadline: float = _PATIENT) -> Step:
 
 
 def _own(spec: Spec, memo: Json) -> Answer:
-    """Let the host have the rshim, or the key of the BMC fetch the image by SCP.
+    """Let the host have the rshim, the key of the BMC fetch the image by SCP, or the BMC trust the web root.
 
-    One step does both, because a build that began with an older version goes on at the same place of the plan.
+    One step does all, because a build that began with an older version goes on at the same place of the plan.
     """
-    return streaming.own(spec, memo) if preparing.by_rshim(spec) else scp.exchange_keys(spec, memo)
+    if preparing.by_rshim(spec):
+        return streaming.own(spec, memo)
+    return scp.exchange_keys(spec, memo) if preparing.by_scp(spec) else https.trust_webroot(spec, memo)
 
 
 def _is_switched_off(config: schema.Config) -> bool:
@@ -52,7 +54,16 @@ class Bluefield(WithAccounts, Builds, Carried):
     idle_timeout: ClassVar[dt.timedelta | None] = None
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=1)
     operator_facts: ClassVar[frozenset[str]] = frozenset(
-        {"task", flashing.RSHIM, "image_bytes", preparing.ROUTE, preparing.FOLDER, streaming.ENDED, streaming.FORCED}
+        {
+            "task",
+            https.TRUSTED,
+            flashing.RSHIM,
+            "image_bytes",
+            preparing.ROUTE,
+            preparing.FOLDER,
+            streaming.ENDED,
+            streaming.FORCED,
+        }
     )
 
     def drafts(self, config: schema.Config, asked: Asked | None) -> Sequence[Draft]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,9 @@ CONTROL, HOST_KEY, PATH = "private_key", "host_private", "image_path"
 ROUTE, FOLDER = "route", "rshim_folder"
 """Facts: how the image gets to the card, and the folder of its rshim on its host."""
 BY_BMC, BY_SCP, BY_RSHIM = "bmc", "scp", "rshim"
-"""Routes: the BMC fetches the image by HTTP or by SCP, or it is written to the rshim from the host of the card."""
+"""Routes: the BMC fetches the image from a web root or by SCP, or the host of the card writes it to the rshim."""
+_TLS: Mapping[str, bool] = {"HTTPS": True, "HTTP": False}
+"""Protocol by which a BMC fetches from a web root -> requirement `tls` of the web root."""
 
 
 def card_of(spec: Spec) -> ResourceView:
@@ -102,34 +105,49 @@ def check_compatible(spec: Spec, memo: Json) -> Answer:
 
 @told
 def choose_route(spec: Spec, memo: Json) -> Answer:
-    """Choose how the image gets to the card: by HTTP or SCP to its BMC or, if it knows neither, by rshim."""
+    """Choose how the image gets to the card: by HTTPS, HTTP or SCP to its BMC or, if it knows none, by rshim."""
     config: Config = spec.config
     card = card_of(spec)
     serial = spec.resource.facts["card"]
-    known = [str(one).upper() for one in card.facts.get("card", {}).get("protocols", ())]
-    if has_bmc(card) and (not known or "HTTP" in known):
+    known, wanted = protocols_of(card), "HTTPS" if config.webroot.get("tls") else "HTTP"
+    if has_bmc(card) and (not known or wanted in known):
         return Ready(facts={ROUTE: BY_BMC})
-    why = f"The BMC of card {serial} fetches images by {', '.join(known)}, not HTTP." if known else ""
+    why = f"The BMC of card {serial} fetches images by {', '.join(known)}, not {wanted}." if known else ""
     why = why or f"Card {serial} has no BMC."
     scp = has_bmc(card) and "SCP" in known
     if scp and config.scp is not None:
         return Ready(facts={ROUTE: BY_SCP}, log=f"{why} It fetches the image by SCP from a leased host.")
-    return _by_host(spec, why, "Set `scp`, so that the BMC fetches the image from a host by SCP, or " if scp else "")
+    others = ["set `scp`, so that the BMC fetches the image from a host by SCP"] if scp else []
+    others += [f"let `webroot` require tls: {str(tls).lower()}" for name, tls in _TLS.items() if name in known]
+    return _by_host(spec, why, others)
 
 
-def _by_host(spec: Spec, why: str, otherwise: str) -> Answer:
-    """Choose rshim from the host of the card. `otherwise` begins a sentence that says what else could be done."""
+def protocols_of(card: ResourceView) -> list[str]:
+    """Return the protocols by which the BMC of a card fetches images; empty if it does not report them."""
+    return [str(one).upper() for one in card.facts.get("card", {}).get("protocols", ())]
+
+
+def _by_host(spec: Spec, why: str, others: Sequence[str]) -> Answer:
+    """Choose rshim from the host of the card. `others` are settings that would lead to another route."""
     card = card_of(spec)
     folder = spec.config.rshim_of(spec.resource.facts["card"])
     if not folder:
-        setting = f"{otherwise}set `rshim`" if otherwise else "Set `rshim`"
-        message = f"{why} {setting}, so that the image is installed from the host of the card, or update the BMC."
+        settings = _either(*others, "set `rshim`, so that the image is installed from the host of the card")
+        message = f"{why} {settings}, or update the BMC."
         return Failed(scope=Scope.OFFER, code="protocol", message=message)
     if host_of(card) is None:
-        register = f"{otherwise}register it" if otherwise else "Register it"
-        message = f"{why} The image must be installed from the host of the card, and its host is unknown. {register}."
+        message = (
+            f"{why} The image must be installed from the host of the card, and its host is unknown. "
+            f"{_either(*others, 'register it')}."
+        )
         return Failed(scope=Scope.OFFER, code="host_unknown", message=message)
     return Ready(facts={ROUTE: BY_RSHIM, FOLDER: folder}, log=f"{why} The image is installed by {folder} of the host.")
+
+
+def _either(*settings: str) -> str:
+    """Return the beginning of a sentence with alternatives."""
+    said = ", or ".join(settings)
+    return said[0].upper() + said[1:]
 
 
 def by_rshim(spec: Spec) -> bool:
