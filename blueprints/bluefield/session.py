@@ -16,15 +16,15 @@ from blueprints.bmc.redfish_session import RedfishSession, started
 from blueprints.bmc.redfish_tree import UNREADABLE, member
 from blueprints.bmc.values import BmcTask
 from drydock.core.errors import InvalidRequest
-from interfaces.httpd.certificate import fingerprint
+from interfaces.httpd import fingerprint
 from interfaces.keys import PublicKey
 
 _RUNNING = frozenset({"osisrunning", "osrunning"})
 _SYSTEM = "redfish/v1/UpdateService/FirmwareInventory/DPU_OS"
 """The component through which a whole image is installed, as NVIDIA's documents write it."""
 _EXCHANGE = "#NvidiaUpdateService.PublicKeyExchange"
-_MOST_TRUSTED = 100
-"""Certificates of the trust store that are read. OpenBMC stores ten."""
+_MOST_TRUSTED, _ROOM = 100, 10
+"""Certificates of the trust store that are read, and for how many OpenBMC has room unless it was built otherwise."""
 _MOST_TASKS = 20
 """New tasks that are read in order to find one."""
 
@@ -98,9 +98,9 @@ class CardSession(RedfishSession):
         raise BmcAnswerInvalid(f"{self._here} did not send the public key with which it fetches by SCP.")
 
     def trust(self, certificate: str) -> None:
-        """Let the BMC trust a certificate, as PEM, of servers from which it fetches by HTTPS, unless it does already.
+        """Let the BMC trust a certificate, as PEM, of a server from which it fetches by HTTPS, unless it does already.
 
-        The BMC may restart its web server then, so that the answer is lost.
+        Raises BmcLacks if the BMC has no trust store.
         """
         known = self._trusted()
         if fingerprint(certificate) in known.values():
@@ -108,22 +108,25 @@ class CardSession(RedfishSession):
         try:
             self._client.post(self._truststore(), {"CertificateString": certificate, "CertificateType": "PEM"})
         except BmcRefused as error:
-            message = f"{error.message} It trusts {len(known)} others. If it has no room, remove one of them."
+            if len(known) < _ROOM:
+                raise
+            message = f"{error.message} Its trust store has {len(known)} certificates. Remove one that nobody needs."
             raise BmcRefused(message) from error
 
     def distrust(self, sha256: str) -> None:
-        """Let the BMC trust the certificate with this fingerprint no more. One that is gone is not an error."""
-        for path in [path for path, one in self._trusted().items() if one == sha256]:
-            self._client.delete(path)
+        """Remove the certificate with this fingerprint from the trust store of the BMC, if both are there."""
+        with contextlib.suppress(BmcLacks):
+            for path in [path for path, one in self._trusted().items() if one == sha256]:
+                self._client.delete(path)
 
     def _trusted(self) -> dict[str, str]:
-        """Return path -> fingerprint of the certificates that the BMC trusts; empty if one cannot be understood."""
+        """Return path -> fingerprint of the certificates that the BMC trusts; "" for one that cannot be understood."""
         found = {}
         for link in islice(self._client.members(self._truststore()), _MOST_TRUSTED):
             for path in paths(link):
-                found[path] = ""
-                with contextlib.suppress(ValueError):
-                    found[path] = fingerprint(str(self._client.get(path).get("CertificateString")))
+                # One that is removed meanwhile is not there.
+                with contextlib.suppress(BmcLacks):
+                    found[path] = _fingerprint(self._client.get(path))
         return found
 
     def _truststore(self) -> str:
@@ -220,6 +223,13 @@ class CardSession(RedfishSession):
             missing.append(error.message)
             return {}
         return found
+
+
+def _fingerprint(certificate: Mapping[str, Any]) -> str:
+    try:
+        return fingerprint(str(certificate.get("CertificateString")))
+    except ValueError:
+        return ""
 
 
 def _arguments(body: Mapping[str, Any]) -> Iterator[str]:

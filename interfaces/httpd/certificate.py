@@ -20,7 +20,7 @@ CERTIFICATE, KEY = "certificate.pem", "key.pem"
 VALID = dt.timedelta(days=398)
 """How long a certificate is valid: the longest that common clients accept."""
 
-# The clocks of BMCs run wrong, and some are not set at all after a reset.
+# The clock of a client may be wrong by hours.
 _BEFORE = dt.timedelta(days=1)
 _LONGEST_NAME = 64
 
@@ -69,8 +69,8 @@ def _extensions(hosts: Sequence[str], key: ec.EllipticCurvePublicKey) -> list[tu
     """Return the extensions of a certificate, and whether each is critical.
 
     A client trusts the certificate by adding it to its trust store. A BMC authenticates its own clients with the same
-    store, for example. Therefore the certificate is no authority and serves for nothing but a server: whoever has the
-    key can neither sign further certificates with it nor log in as a client.
+    store, for example. Therefore the certificate cannot sign others and is valid for servers only: whoever has
+    the key can neither make certificates that the client accepts nor log in there.
     """
     usage = x509.KeyUsage(
         digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,

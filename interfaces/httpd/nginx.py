@@ -147,7 +147,7 @@ def _tls(prefix: str) -> str:
 
 
 _PAGES, _OWN = "www", "nginx"
-TLS = f"{_OWN}/tls"
+TLS_FOLDER = f"{_OWN}/tls"
 """Folder with the certificate and the key of a site with TLS. Both must exist before the site is configured."""
 
 _CONF, _NEW_CONF = f"{_OWN}/nginx.conf", f"{_OWN}/nginx.conf.new"

@@ -20,7 +20,7 @@ from blueprints.dpu.bluefield_card.config import Config as CardConfig
 from blueprints.records.logins import LoginsInMemory
 from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView, Whole
 from interfaces.endpoints import LocalEndpoint
-from interfaces.httpd.certificate import new_certificate
+from interfaces.httpd import new_certificate
 from interfaces.registry import REGISTRY
 from interfaces.transports import transport_to
 from tests.bmc.bluefield import SERIAL, Bluefield, newer, small

@@ -196,7 +196,7 @@ def _live(site, bmc, card, ask, until, row=None) -> None:
     key = specs.resource_view(dpu).key
     assert card.imaged == [key]
     assert [one.body["TransferProtocol"] for one in card.tasks.values()] == [site.protocol]
-    assert (card.trust.kept, card.trust.restarts) == ({}, 2 if site.protocol == "HTTPS" else 0)
+    assert (card.trust.kept, card.trust.changes) == ({}, 2 if site.protocol == "HTTPS" else 0)
     assert site.restarts == 1
     command: Any = specs.lease_view(lease).interface("command")
     files: Any = specs.lease_view(lease).interface("filesystem")

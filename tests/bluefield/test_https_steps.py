@@ -7,14 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 
 from blueprints.answers import Failed, Ready, Scope, Wait
 from blueprints.dpu.bluefield import flashing as steps
 from blueprints.dpu.bluefield import https, preparing
+from blueprints.dpu.bluefield.config import Config
 from blueprints.dpu.bluefield.kind import Bluefield as Kind
-from interfaces.httpd.certificate import fingerprint, new_certificate
-from tests.bluefield.dpus import Webroot, publish, resources, web
+from interfaces.httpd import fingerprint, new_certificate
+from tests.bluefield.dpus import Webroot, config, publish, resources, web
 from tests.bluefield.lab import Lab
 from tests.bmc.bluefield import bluefield
 from tests.bmc.flashing import flashing
@@ -73,6 +75,9 @@ def test_the_bmc_trusts_the_web_root_for_the_installation_and_nothing_is_left(la
     assert lab.card.imaged == ["dpu-1"]
     lab.done(steps.wait_until_running)
     assert list(lab.card.trust.kept) == [other]
+    calls = len(lab.bmc.calls)
+    lab.done(steps.verify_versions)
+    assert not [one for one in lab.bmc.calls[calls:] if STORE in one], "what is gone is not looked for again"
 
 
 def test_a_bmc_that_was_not_told_refuses_the_web_root(lab):
@@ -94,17 +99,17 @@ def test_a_certificate_of_another_host_is_not_accepted(lab):
 def test_a_repeated_step_tells_the_bmc_once(lab):
     prepared(lab)
     lab.done(https.trust_webroot, https.trust_webroot)
-    assert len(lab.card.trust.kept) == lab.card.trust.restarts == 1
+    assert len(lab.card.trust.kept) == lab.card.trust.changes == 1
 
 
-def test_a_lost_answer_is_waited_for_while_the_bmc_restarts_its_web_server(lab, monkeypatch):
+def test_a_lost_answer_is_waited_for_and_nothing_is_added_or_removed_twice(lab):
     prepared(lab)
     lab.bmc.lose = f"POST {STORE}"
     answer = lab.call(https.trust_webroot)
     assert isinstance(answer, Wait)
     lab.bmc.lose = ""
     lab.done(https.trust_webroot)
-    assert len(lab.card.trust.kept) == lab.card.trust.restarts == 1
+    assert len(lab.card.trust.kept) == lab.card.trust.changes == 1
     lab.done(steps.flash)
     lab.bmc.lose = f"DELETE {STORE}/.*"
     assert isinstance(lab.call(steps.wait_until_running), Wait)
@@ -127,17 +132,64 @@ def test_a_full_trust_store_is_named_and_nothing_in_it_changes(lab):
     prepared(lab)
     answer = lab.call(https.trust_webroot)
     assert isinstance(answer, Failed)
-    assert f"It trusts {ROOM} others" in answer.message
+    assert f"has {ROOM} certificates" in answer.message
     assert list(lab.card.trust.kept) == kept
 
 
-def test_a_bmc_without_a_trust_store_needs_an_operator(lab):
+def test_a_refusal_for_another_reason_does_not_speak_of_room(lab):
     prepared(lab)
-    lab.bmc.answers = [(f"GET {STORE}", "404 Not Found")]
+    lab.bmc.answers = [(f"POST {STORE}", "403 Forbidden")]
     answer = lab.call(https.trust_webroot)
     assert isinstance(answer, Failed)
-    assert answer.scope is Scope.OPERATOR
+    assert "Remove one" not in answer.message
+
+
+def test_a_bmc_without_a_trust_store_fails_for_this_offer_only_and_its_end_is_no_other(lab):
+    prepared(lab)
+    lab.bmc.answers = [(f".* {STORE}.*", "404 Not Found")]
+    answer = lab.call(https.trust_webroot)
+    assert isinstance(answer, Failed)
+    assert (answer.scope, answer.code) == (Scope.OFFER, "no_truststore")
     assert STORE in answer.message
+    lab.parents.pop("image")
+    lab.done(steps.wait_for_flash, steps.park, steps.leave_rshim)
+
+
+def test_a_certificate_that_is_removed_while_the_store_is_read_is_not_there(lab):
+    prepared(lab)
+    gone = stranger(lab)
+    lab.bmc.answers = [(f"GET {STORE}/{gone}", "404 Not Found")]
+    lab.done(https.trust_webroot, steps.flash, steps.wait_until_running)
+    assert list(lab.card.trust.kept) == [gone]
+
+
+def test_a_web_root_that_has_changed_is_not_trusted(lab):
+    prepared(lab)
+    lab.webroot.server.certificate = new_certificate(["127.0.0.1"])[0]
+    lab.parents["image"] = lab.webroot.lease()
+    answer = lab.call(https.trust_webroot)
+    assert isinstance(answer, Failed)
+    assert (answer.scope, answer.code) == (Scope.OFFER, "webroot_changed")
+    assert not lab.card.trust.kept
+
+
+def test_a_web_root_that_the_bmc_trusts_already_needs_no_certificate_of_its_lease(lab):
+    lab.card.trust.add(lab.webroot.server.certificate)
+    lease = lab.parents["image"]
+    lab.parents["image"] = replace(lease, facts={name: lease.facts[name] for name in ("uri", "site")})
+    prepared(lab)
+    lab.done(https.trust_webroot, steps.flash, steps.wait_until_running)
+    assert lab.card.imaged == ["dpu-1"]
+    assert len(lab.card.trust.kept) == 1
+    assert not lab.card.trust.changes
+
+
+def test_a_build_of_an_older_version_goes_on_without_the_fact(lab):
+    prepared(lab)
+    lab.facts.pop(https.TRUSTED)
+    calls = len(lab.bmc.calls)
+    lab.done(https.trust_webroot)
+    assert len(lab.bmc.calls) == calls
 
 
 def test_what_the_bmc_keeps_in_its_trust_store_need_not_be_understood(lab):
@@ -209,6 +261,23 @@ def test_a_web_root_that_the_bmc_cannot_use_is_named_with_what_to_require(lab, t
     assert advice in answer.message
 
 
+@pytest.mark.parametrize(("wanted", "tls"), [(True, False), (False, True)])
+def test_a_web_root_that_is_not_what_was_required_is_not_used(lab, tmp_path, wanted, tls):
+    lab.more = {"webroot": {"tls": wanted}}
+    with web(tmp_path / "other", tls=tls) as site:
+        lab.parents["image"] = Webroot(site).lease()
+        lab.publish()
+        answer = lab.call(steps.check_protocol)
+    assert isinstance(answer, Failed)
+    assert f"serves {'HTTPS' if tls else 'HTTP'}, and `webroot` requires tls: {str(wanted).lower()}" in answer.message
+
+
+@pytest.mark.parametrize("tls", ["false", 1])
+def test_a_requirement_of_tls_that_is_neither_true_nor_false_is_refused(lab, tls):
+    with pytest.raises(pydantic.ValidationError, match="tls in webroot must be true or false"):
+        Config.model_validate(config(lab.card, lab.images, webroot={"tls": tls}))
+
+
 def test_a_web_root_with_a_certificate_that_is_none_needs_an_operator(lab):
     lab.webroot.server.certificate = "garbage"
     lab.parents["image"] = lab.webroot.lease()
@@ -218,5 +287,9 @@ def test_a_web_root_with_a_certificate_that_is_none_needs_an_operator(lab):
     assert answer.scope is Scope.OPERATOR
 
 
-def test_the_trust_belongs_to_a_step_that_builds_of_older_versions_have_too():
-    assert [one.name for one in Kind().build()].index("own") == 14
+def test_the_trust_belongs_to_a_step_that_builds_of_older_versions_have_too(lab):
+    prepared(lab)
+    step = Kind().build()[14]
+    assert step.name == "own"
+    lab.done(step.act)
+    assert len(lab.card.trust.kept) == 1

@@ -167,6 +167,19 @@ def test_a_site_on_all_addresses_has_no_tls_without_a_name(bench: WebrootBench) 
         bench.kind.Config.model_validate({"address": address})
 
 
+@pytest.mark.parametrize("tls", [True, False])
+def test_a_changed_blueprint_does_not_change_what_a_web_root_was_built_as(bench: WebrootBench, tls: bool) -> None:
+    bench.tls = tls
+    resource = bench.built()
+    assert resource.attributes["tls"] is tls
+    changed = resource.blueprint.config.model_copy(update={"tls": not tls})
+    resource = replace(resource, blueprint=replace(resource.blueprint, config=changed))
+    lease = bench.activated(bench.lease(resource))
+    assert lease.facts["uri"].startswith("https:" if tls else "http:")
+    assert ("certificate" in lease.facts) is tls
+    bench._end(lease)
+
+
 def test_an_nginx_without_tls_is_found_by_the_build(bench: WebrootBench) -> None:
     (bench.machine.folder / "nginx").write_text(_WITHOUT_TLS)
     (bench.machine.folder / "nginx").chmod(0o755)

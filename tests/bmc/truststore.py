@@ -16,7 +16,7 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
 
-from interfaces.httpd.certificate import fingerprint
+from interfaces.httpd import fingerprint
 from tests.bmc.bluefield import Reply, _refusal
 
 STORE = "/redfish/v1/Managers/Bluefield_BMC/Truststore/Certificates"
@@ -31,8 +31,8 @@ class Truststore:
     kept: dict[str, str] = field(default_factory=dict)
     """Id -> PEM."""
     counter: int = 0
-    restarts: int = 0
-    """How often the web server was restarted, once after each change."""
+    changes: int = 0
+    """How often the BMC was told to add or to remove a certificate, and did so."""
 
     def add(self, pem: str) -> str:
         """Add a certificate of somebody else. Returns its id."""
@@ -53,7 +53,7 @@ class Truststore:
             return _refusal("404 Not Found", "ResourceNotFound")
         if method == "DELETE":
             del self.kept[found[1]]
-            self.restarts += 1
+            self.changes += 1
             return "204 No Content", None, []
         return "200 OK", self._shown(found[1]), []
 
@@ -64,7 +64,7 @@ class Truststore:
         if len(self.kept) >= ROOM or given["CertificateString"] in self.kept.values():
             return _refusal("500 Internal Server Error", "InternalError")
         id = self.add(given["CertificateString"])
-        self.restarts += 1
+        self.changes += 1
         return "200 OK", self._shown(id), []
 
     def _shown(self, id: str) -> dict[str, Any]:

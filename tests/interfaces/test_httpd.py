@@ -18,8 +18,7 @@ import pytest
 
 from drydock.core.errors import InvalidRequest, NotSupported
 from interfaces.errors import ConfigRefused, NotRunning, PathEscape, PathMissing, PortTaken
-from interfaces.httpd import TLS, HttpdState, NginxHttpd, Site
-from interfaces.httpd.certificate import keep_certificate, new_certificate
+from interfaces.httpd import TLS_FOLDER, HttpdState, NginxHttpd, Site, keep_certificate, new_certificate
 from interfaces.httpd.fake import FakeHttpd
 from interfaces.httpd.nginx import configuration, packaged_program
 from tests.interfaces.conftest import Peer, always
@@ -166,7 +165,7 @@ def test_a_site_with_tls_proves_who_it_is(httpd: NginxHttpd, peer: Peer, package
         peer.files.write_bytes("site/own-nginx", program.read_bytes(), permissions=0o755)
         httpd._programs = (str(peer.home / "site/own-nginx"),)
     site = replace(httpd.site, tls=True)
-    certificate = keep_certificate(peer.files, f"site/{TLS}", site.hosts)
+    certificate = keep_certificate(peer.files, f"site/{TLS_FOLDER}", site.hosts)
     httpd.configure(site)
     httpd.publish("index.html", "secured")
     httpd.start()
@@ -191,12 +190,12 @@ def test_a_site_with_tls_proves_who_it_is(httpd: NginxHttpd, peer: Peer, package
 
 def test_a_reload_takes_up_another_certificate(httpd: NginxHttpd, peer: Peer) -> None:
     site = replace(httpd.site, tls=True)
-    first = keep_certificate(peer.files, f"site/{TLS}", site.hosts)
+    first = keep_certificate(peer.files, f"site/{TLS_FOLDER}", site.hosts)
     httpd.configure(site)
     httpd.publish("index.html", "secured")
     pid = httpd.start().pid
-    peer.files.remove(f"site/{TLS}", recursive=True)
-    second = keep_certificate(peer.files, f"site/{TLS}", site.hosts)
+    peer.files.remove(f"site/{TLS_FOLDER}", recursive=True)
+    second = keep_certificate(peer.files, f"site/{TLS_FOLDER}", site.hosts)
     assert httpd.configure(site).pid == pid
     assert fetch(httpd.uri(), second) == b"secured"
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):

@@ -120,6 +120,12 @@ class Config(Accounts):
     )
 
     @model_validator(mode="after")
+    def _is_clear_about_tls(self) -> Self:
+        if not isinstance(self.webroot.get("tls"), bool | None):
+            raise ValueError("tls in webroot must be true or false")
+        return self
+
+    @model_validator(mode="after")
     def _has_addresses(self) -> Self:
         if not self.address and not self.addresses:
             raise ValueError("address or addresses is needed: the BMC does not report the address of a DPU")

@@ -26,10 +26,12 @@ from blueprints.dpu.bluefield.preparing import (
     by_scp,
     card_of,
     protocols_of,
+    requirement,
+    sentence_of,
     session,
     vacate_host,
 )
-from blueprints.dpu.bluefield.publishing import address_of, is_served
+from blueprints.dpu.bluefield.publishing import address_of, is_served, webroot_of
 from blueprints.specs import Spec
 from drydock.core import clock
 
@@ -108,12 +110,14 @@ def check_protocol(spec: Spec, memo: Json) -> Answer:
         scp.server_of(spec)
         return Ready()
     protocol, _ = address_of(spec)
-    known = protocols_of(card_of(spec))
+    known, wanted = protocols_of(card_of(spec)), spec.config.webroot.get("tls")
     if known and protocol not in known:
-        message = (
-            f"The BMC of card {spec.resource.facts['card']} fetches images by {', '.join(known)}, not {protocol}. "
-            f"Let `webroot` require a web root with tls: {'false' if protocol == 'HTTPS' else 'true'}."
-        )
+        message = f"The BMC of card {spec.resource.facts['card']} fetches images by {', '.join(known)}, not {protocol}."
+        advice = requirement(tls=protocol == "HTTP")
+        return Failed(scope=Scope.OFFER, code="protocol", message=f"{message} {sentence_of(advice)}.")
+    if wanted is not None and wanted is not (protocol == "HTTPS"):
+        name = webroot_of(spec).resource.name
+        message = f"Web root {name} serves {protocol}, and `webroot` requires tls: {str(wanted).lower()}."
         return Failed(scope=Scope.OFFER, code="protocol", message=message)
     return Ready(facts=https.to_trust(spec) if protocol == "HTTPS" else {})
 
@@ -237,9 +241,9 @@ def _since(began: str) -> float:
 
 @bmc_told
 def wait_until_running(spec: Spec, memo: Json) -> Answer:
-    """Wait until the BMC reports that the new operating system runs, and let it trust the web root no more.
+    """Wait until the BMC reports that the new operating system runs. Firmware that does not report it is not asked.
 
-    Firmware that does not report it is not asked.
+    Then remove the certificate of the web root from the BMC.
     """
     return _started(spec, memo, {})
 
@@ -259,8 +263,7 @@ def _started(spec: Spec, memo: Json, wanted: Mapping[str, str]) -> Answer:
         with session(spec) as bmc:
             said = _missing(bmc, wanted)
             if not said:
-                https.forget_webroot(bmc, spec)
-                return Ready(attributes=installed(config))
+                return Ready(attributes=installed(config), facts=https.forget_webroot(bmc, spec))
     except _AWAY as error:
         said = str(error)
     waited = _since(began)
@@ -323,7 +326,7 @@ def wait_for_flash(spec: Spec, memo: Json) -> Answer:
 def leave_rshim(spec: Spec, memo: Json) -> Answer:
     """Give the rshim back to the one who had it: the host, or the BMC if the image came from the host.
 
-    Nor does the BMC trust a web root any longer, which it may still do if the build has failed.
+    Also remove the certificate of the web root from the BMC, which is still there if the build has failed.
     """
     if not _changed(spec):
         return Ready()
@@ -336,8 +339,7 @@ def leave_rshim(spec: Spec, memo: Json) -> Answer:
     with session(spec) as bmc:
         if not has_it and (answer := _rshim(bmc, spec, memo, before)):
             return answer
-        https.forget_webroot(bmc, spec)
-        return Ready()
+        return Ready(facts=https.forget_webroot(bmc, spec))
 
 
 def lease_host(spec: Spec, memo: Json) -> Answer:

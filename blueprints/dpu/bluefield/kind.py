@@ -30,9 +30,9 @@ def _of_bmc(name: str, act: Act, deadline: float = _PATIENT) -> Step:
 
 
 def _own(spec: Spec, memo: Json) -> Answer:
-    """Let the host have the rshim, the key of the BMC fetch the image by SCP, or the BMC trust the web root.
+    """Prepare the one who fetches the image: the host gets the rshim, or the BMC gets access to the server.
 
-    One step does all, because a build that began with an older version goes on at the same place of the plan.
+    One step serves all routes, because a build that began with an older version goes on at the same place of the plan.
     """
     if preparing.by_rshim(spec):
         return streaming.own(spec, memo)

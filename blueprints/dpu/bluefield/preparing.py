@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -34,8 +34,6 @@ ROUTE, FOLDER = "route", "rshim_folder"
 """Facts: how the image gets to the card, and the folder of its rshim on its host."""
 BY_BMC, BY_SCP, BY_RSHIM = "bmc", "scp", "rshim"
 """Routes: the BMC fetches the image from a web root or by SCP, or the host of the card writes it to the rshim."""
-_TLS: Mapping[str, bool] = {"HTTPS": True, "HTTP": False}
-"""Protocol by which a BMC fetches from a web root -> requirement `tls` of the web root."""
 
 
 def card_of(spec: Spec) -> ResourceView:
@@ -118,7 +116,7 @@ def choose_route(spec: Spec, memo: Json) -> Answer:
     if scp and config.scp is not None:
         return Ready(facts={ROUTE: BY_SCP}, log=f"{why} It fetches the image by SCP from a leased host.")
     others = ["set `scp`, so that the BMC fetches the image from a host by SCP"] if scp else []
-    others += [f"let `webroot` require tls: {str(tls).lower()}" for name, tls in _TLS.items() if name in known]
+    others += [requirement(tls=name == "HTTPS") for name in ("HTTPS", "HTTP") if name in known]
     return _by_host(spec, why, others)
 
 
@@ -132,21 +130,26 @@ def _by_host(spec: Spec, why: str, others: Sequence[str]) -> Answer:
     card = card_of(spec)
     folder = spec.config.rshim_of(spec.resource.facts["card"])
     if not folder:
-        settings = _either(*others, "set `rshim`, so that the image is installed from the host of the card")
+        settings = sentence_of(*others, "set `rshim`, so that the image is installed from the host of the card")
         message = f"{why} {settings}, or update the BMC."
         return Failed(scope=Scope.OFFER, code="protocol", message=message)
     if host_of(card) is None:
         message = (
             f"{why} The image must be installed from the host of the card, and its host is unknown. "
-            f"{_either(*others, 'register it')}."
+            f"{sentence_of(*others, 'register it')}."
         )
         return Failed(scope=Scope.OFFER, code="host_unknown", message=message)
     return Ready(facts={ROUTE: BY_RSHIM, FOLDER: folder}, log=f"{why} The image is installed by {folder} of the host.")
 
 
-def _either(*settings: str) -> str:
-    """Return the beginning of a sentence with alternatives."""
-    said = ", or ".join(settings)
+def requirement(*, tls: bool) -> str:
+    """Return advice to require a web root with or without TLS."""
+    return f"let `webroot` require tls: {str(tls).lower()}"
+
+
+def sentence_of(*advice: str) -> str:
+    """Return a sentence, without its full stop, that joins pieces of advice as alternatives."""
+    said = ", or ".join(advice)
     return said[0].upper() + said[1:]
 
 

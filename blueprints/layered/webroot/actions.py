@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Json, Need, NeededLease, NeededLock, Ready, Scope
@@ -15,8 +16,7 @@ from blueprints.specs import LeaseView, Spec
 from drydock.core.errors import NotSupported
 from interfaces.command import Command
 from interfaces.errors import ConfigRefused, PathMissing, PortTaken
-from interfaces.httpd import TLS, HttpdState, Site
-from interfaces.httpd.certificate import keep_certificate
+from interfaces.httpd import TLS_FOLDER, HttpdState, Site, keep_certificate
 
 _ATTEMPTS = 16
 _CLEARING = "Files of the site are being removed."
@@ -47,14 +47,14 @@ def have_storage(spec: Spec, memo: Json) -> Answer:
 
 def _prepare(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
     files = server.files_of(storage)
-    httpd = server.httpd_of(storage, spec.config.site(spec.config.first_port))
+    httpd = server.httpd_of(storage, _site(spec, spec.config.first_port))
     _certificate(storage, httpd.site)
     try:
         httpd.configure(httpd.site)
     except (ConfigRefused, NotSupported) as error:
         return Failed(scope=Scope.OFFER, code=error.code, message=str(error))
     files.remove(f"{server.OWN}/nginx.conf")
-    files.remove(TLS, recursive=True)
+    files.remove(TLS_FOLDER, recursive=True)
     return Ready(facts={"folder": files.root, "root": f"{files.root}/{server.PAGES}", "storage": storage.resource.name})
 
 
@@ -65,7 +65,7 @@ def _start(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
     held = [spec.locks[name] for name in _lock_names() if name in spec.locks]
     if not held:
         return _ask_for_port(spec, storage, held)
-    site = spec.config.site(int(held[-1]))
+    site = _site(spec, int(held[-1]))
     certificate = _certificate(storage, site)
     try:
         _serve(storage, site)
@@ -84,9 +84,17 @@ def _start(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
 start = BELOW.needed(_start)
 
 
+def _site(spec: Spec, port: int) -> Site:
+    """Return the site on a port, with or without TLS as the web root was built.
+
+    Leases were matched with that attribute, so a changed blueprint applies to web roots that are built after it.
+    """
+    return replace(spec.config.site(port), tls=bool(spec.resource.attributes.get("tls")))
+
+
 def _certificate(storage: LeaseView, site: Site) -> str:
     """Return the certificate of a site, which is made once for each lease; empty if the site has no TLS."""
-    return keep_certificate(server.files_of(storage), TLS, site.hosts) if site.tls else ""
+    return keep_certificate(server.files_of(storage), TLS_FOLDER, site.hosts) if site.tls else ""
 
 
 def _serve(storage: LeaseView, site: Site) -> None:
@@ -158,7 +166,7 @@ renew = BELOW.ending(_renew)
 def _check(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
     if not server.files_of(storage).exists(server.PAGES):
         return Failed(scope=Scope.STEP, code="gone", message="The folder of the pages no longer exists.")
-    site = _kept(storage) or spec.config.site(spec.config.first_port)
+    site = _kept(storage) or _site(spec, spec.config.first_port)
     now = server.httpd_of(storage, site).status()
     if now.state is HttpdState.FAILED:
         return Failed(scope=Scope.STEP, code="stopped", message=f"The web server has exited: {now.detail}"[:500])
