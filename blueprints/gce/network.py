@@ -130,7 +130,8 @@ class FirewallRules:
         """
         request = compute_v1.DeleteFirewallRequest(project=self._calls.project, firewall=name)
         asked = found(lambda: self._calls.write(self._client.delete_unary, request))
-        if asked is None and self._being_made(name):
+        # Read again after the operations, because it may have been created between the two questions.
+        if asked is None and (self._being_made(name) or self._read(name) is not None):
             raise CloudError(Meaning.CONFLICT, f"Firewall rule {name!r} is still being created.")
 
     def _being_made(self, name: str) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from blueprints.cloud.faults import Meaning
 from blueprints.cloud.values import Instance, Lifecycle, Market, Order, Rule, Underway
 from blueprints.gce.client import CONSOLE, Gce
 from blueprints.gce.config import Credential
-from blueprints.gce.network import rule_name
+from blueprints.gce.network import FirewallRules, rule_name
 from tests.clouds.gce.conftest import TAGS, USUAL, made, order, prepared, refused, until
 from tests.clouds.gce.double import Double, Machine, Pace
 
@@ -38,6 +40,24 @@ def test_terminated_twice_and_swept_nothing_is_left(double: Double, gce: Gce) ->
     until(lambda: swept(double, gce))
     assert double.objects() == {}
     assert swept(double, gce)
+
+
+def test_a_rule_that_is_created_between_two_looks_is_not_taken_for_a_missing_one(
+    double: Double, gce: Gce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it, rule = made(gce), Rule(port=80)
+    refused(Meaning.CONFLICT, gce.open_ports, it, [rule])
+    look = FirewallRules._being_made
+
+    def later(rules: FirewallRules, name: str) -> bool:
+        double.settle()
+        return look(rules, name)
+
+    monkeypatch.setattr(FirewallRules, "_being_made", later)
+    refused(Meaning.CONFLICT, gce.close_ports, it, [rule])
+    gce.close_ports(it, [rule])
+    double.settle()
+    assert "firewalls" not in double.objects()
 
 
 def test_a_disk_that_outlived_its_instance_is_swept(double: Double, gce: Gce) -> None:
