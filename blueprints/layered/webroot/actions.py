@@ -89,7 +89,8 @@ def _site(spec: Spec, port: int) -> Site:
 
     Leases were matched with that attribute, so a changed blueprint applies to web roots that are built after it.
     """
-    return replace(spec.config.site(port), tls=bool(spec.resource.attributes.get("tls")))
+    site: Site = spec.config.site(port)
+    return replace(site, tls=bool(spec.resource.attributes.get("tls")))
 
 
 def _certificate(storage: LeaseView, site: Site) -> str:
