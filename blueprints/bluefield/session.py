@@ -114,10 +114,16 @@ class CardSession(RedfishSession):
             raise BmcRefused(message) from error
 
     def distrust(self, sha256: str) -> None:
-        """Remove the certificate with this fingerprint from the trust store of the BMC, if both are there."""
-        with contextlib.suppress(BmcLacks):
-            for path in [path for path, one in self._trusted().items() if one == sha256]:
-                self._client.delete(path)
+        """Remove the certificate with this fingerprint from the trust store of the BMC, if both are there.
+
+        Raises BmcLacks if the BMC lists certificates and does not offer to remove them.
+        """
+        try:
+            trusted = self._trusted()
+        except BmcLacks:
+            return
+        for path in [path for path, one in trusted.items() if one == sha256]:
+            self._client.delete(path)
 
     def _trusted(self) -> dict[str, str]:
         """Return path -> fingerprint of the certificates that the BMC trusts; "" for one that cannot be understood."""
