@@ -137,8 +137,9 @@ def answer(error: Exception, context: Any = None) -> HttpResponse:
         return problem(413, BodyTooLarge.code, BodyTooLarge().message)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return problem(507, "no_space", "The temporary folder of the web process is full.")
-    if isinstance(error, OperationalError | DatabaseGone):
-        if not database.is_lost(error):
+    lost = database.is_lost(error)
+    if lost or isinstance(error, OperationalError | DatabaseGone):
+        if not lost:
             log.warning("The database is busy: %s", error)
         return unavailable(error)
     log.error("A request failed.", exc_info=error)

@@ -21,9 +21,6 @@ from tests.leases.conftest import ask as ask
 from tests.leases.conftest import owner as owner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-CONFIG: dict[str, Any] = {
-    "volumes": {"policies": ["fast"]}, "vpcs": {"isolations": ["ovn-life"], "subnets": ["10.30.0.0/16"], "vfs": 4},
-}  # fmt: skip
 BLUE = {"name": "blue", "subnet": "10.30.1.0/24", "interfaces": ["pf0vf1", "pf1"]}
 
 
@@ -35,9 +32,9 @@ def left(site: Lab) -> list[str]:
     return [*found, *site.double.storage.left(), *site.double.vpcs.members(), *site.double.chains.left(), *locks]
 
 
-def created(site: Lab, ada: LocalClient, lease: Any) -> None:
+def created(site: Lab, ada: LocalClient, lease: Any, isolation: str) -> None:
     ada.create_dpu_volume(lease.pk, "data", policy="fast", size_gib=20)
-    ada.create_dpu_vpc(lease.pk, "lab", isolation="ovn-life", networks=[BLUE])  # type: ignore[list-item]
+    ada.create_dpu_vpc(lease.pk, "lab", isolation=isolation, networks=[BLUE])  # type: ignore[list-item]
     settled(site)
     volume = ada.dpu_volume(lease.pk, "data")
     assert (volume.state, sorted(volume.attached)) == ("ready", ["device", "pci_address"]), volume
@@ -47,17 +44,20 @@ def created(site: Lab, ada: LocalClient, lease: Any) -> None:
 
 
 @pytest.mark.parametrize("dpf", [V26_4.name], indirect=True)
-def test_a_worker_that_dies_after_each_call_leaves_no_volume_and_no_vpc(lab, ask, owner, request):
-    site = lab(**CONFIG)
+def test_a_worker_that_dies_after_each_call_leaves_no_volume_and_no_vpc(lab, dpf, ask, owner, request):
+    # Isolation classes are of no namespace, so those of other tests are on the server too.
+    isolation = f"ovn-{dpf.double.state.api.namespace}"
+    vpcs = {"isolations": [isolation], "subnets": ["10.30.0.0/16"], "vfs": 4}
+    site = lab(volumes={"policies": ["fast"]}, vpcs=vpcs)
     site.host("h1", "MT2400X00001")
     site.discover()
     lease = site.until(ask("dpu"), state="active")
     ada = LocalClient(caller(owner))
     admin = site.double.state.admin
     admin.create(POLICY, {"metadata": {"name": "fast"}, "spec": {"dpuStorageVendors": ["vendor"]}})
-    admin.create(ISOLATION, {"metadata": {"name": "ovn-life"}, "spec": {"provisioner": "ovn.vpc.dpu.nvidia.com"}})
+    admin.create(ISOLATION, {"metadata": {"name": isolation}, "spec": {"provisioner": "ovn.vpc.dpu.nvidia.com"}})
     before = left(site)
-    created(site, ada, lease)
+    created(site, ada, lease, isolation)
     deaths = request.getfixturevalue("deaths")
     release.release(lease.pk, actor="ada")
     site.until(lease, state="destroyed")

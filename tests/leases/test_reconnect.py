@@ -6,11 +6,13 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import DatabaseError, InternalError, OperationalError, connection, transaction
 
+from drydock.cli.toolkit import exits
 from drydock.core import clock
 from leases.allocator import Allocator
 from leases.engine.core import database
@@ -18,7 +20,9 @@ from leases.engine.core.database import rows
 from leases.engine.scheduling import request
 from leases.models import Lease
 from leases.operations import leases
+from leases.rest import problems
 from leases.validation.requests import read
+from tests.leases.pooler import Pooler
 from tests.settings import DATABASE
 from tests.workers import Worker
 
@@ -123,6 +127,53 @@ def test_a_connection_that_is_replaced_while_a_transaction_is_rolled_back_counts
         broken()
     assert connection.is_usable(), "the end of the transaction has connected again"
     assert database.is_lost(raised.value)
+
+
+@pytest.fixture
+def pooler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pooler]:
+    made = Pooler(tmp_path, connection.get_connection_params())
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "HOST", str(tmp_path))
+    monkeypatch.setitem(connection.settings_dict, "PORT", "1")
+    yield made
+    monkeypatch.undo()
+    connection.close()
+    made.close()
+
+
+@pytest.mark.parametrize("statement", [b"BEGIN", b"SELECT 7", b"COMMIT"])
+def test_a_pooler_that_reports_the_loss_twice_is_waited_for(pooler, statement):
+    @database.short
+    def work() -> int:
+        return int(rows("SELECT 7")[0][0])
+
+    assert work() == 7
+    pooler.losing = statement
+    assert database.patient(work) == 7
+    assert not pooler.losing, "the connection has been lost"
+
+
+@pytest.mark.parametrize("statement", [b"BEGIN", b"COMMIT"])
+def test_a_loss_that_is_reported_twice_is_told_as_one(pooler, statement):
+    pooler.losing = statement
+    with pytest.raises(InternalError) as raised, transaction.atomic():
+        rows("SELECT 7")
+    assert database.is_lost(raised.value)
+    assert problems.answer(raised.value).status_code == 503
+    assert exits.described(raised.value)[0].startswith("The database is not reachable: ")
+
+
+def test_an_error_inside_of_the_server_is_no_lost_connection():
+    with transaction.atomic():
+        with pytest.raises(DatabaseError):
+            rows("SELECT 1 / 0")
+        connection.needs_rollback = False
+        with pytest.raises(InternalError) as raised:
+            rows("SELECT 1")
+        connection.needs_rollback = True
+    assert not database.is_lost(raised.value)
+    assert problems.answer(raised.value).status_code == 500
+    assert exits.described(raised.value)[0].startswith("InternalError: ")
 
 
 def test_an_error_of_a_statement_is_no_lost_connection():

@@ -57,6 +57,7 @@ class Site:
 
     def load(self) -> None:
         """Start the clients, and wait until they lease."""
+        self._end_load()  # a test that is repeated may have left its clients
         for owner in OWNERS:
             self.start(f"load-{owner}", [sys.executable, "-m", "tests.outages.load", owner])
         self.goes_on(time.time())
@@ -154,16 +155,24 @@ class Site:
 
     def settle(self) -> None:
         """End the clients, and wait until every lease is over and every share returned."""
-        for owner in OWNERS:
-            program = self._programs.pop(f"load-{owner}")
-            assert program.stdin is not None
-            program.stdin.close()
-            assert program.wait(60) == 0, self.said(f"load-{owner}")[-5000:]
+        for name, code in self._end_load().items():
+            assert code == 0, self.said(name)[-5000:]
         with self.database() as database:
             # A step whose answer was lost with the database belongs to its token for a minute.
             self.until(lambda: not database.execute(_OPEN).fetchall(), 120)
             assert database.execute(_TWICE).fetchall() == []
             assert database.execute(_USED).fetchall() == []
+
+    def _end_load(self) -> dict[str, int]:
+        """Let the clients end. Returns their exit codes."""
+        clients = {name: one for name, one in self._programs.items() if one.stdin is not None}
+        for client in clients.values():
+            assert client.stdin is not None
+            client.stdin.close()
+        codes = {name: client.wait(60) for name, client in clients.items()}
+        for name in clients:
+            del self._programs[name]
+        return codes
 
     def __exit__(self, *_: object) -> None:
         for program in self._programs.values():

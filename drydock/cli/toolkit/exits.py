@@ -145,11 +145,19 @@ def described(error: Exception) -> tuple[str, str, str]:
         return described(error.exceptions[0])
     name = type(error).__name__
     text = str(error).strip() or name
-    if name in ("OperationalError", "InterfaceError"):
+    if name in ("OperationalError", "InterfaceError") or _is_lost(error):
         return f"The database is not reachable: {text.splitlines()[0]}", "", "Run `drydock doctor` to find the problem."
     if name == "ImproperlyConfigured":
         return text, "", ""
     return f"{name}: {text}", "", "This is a bug in Drydock. DRYDOCK_DEBUG=1 shows a traceback."
+
+
+def _is_lost(error: Exception) -> bool:
+    if type(error).__module__ != "django.db.utils":
+        return False
+    from leases.engine.core.database import is_lost
+
+    return is_lost(error)
 
 
 _CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: TERMINATED}

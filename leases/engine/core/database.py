@@ -21,6 +21,7 @@ from django.db import (
     Error,
     IntegrityError,
     InterfaceError,
+    InternalError,
     NotSupportedError,
     OperationalError,
     connection,
@@ -73,7 +74,7 @@ R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
-LOST = (OperationalError, InterfaceError)
+LOST = (OperationalError, InterfaceError, InternalError)
 """Exception classes that Django raises for a lost connection, but also for other errors. `is_lost` tells which."""
 PATIENCE = 60.0
 """Time in seconds for which `patient` retries while the database does not answer."""
@@ -102,10 +103,12 @@ def is_lost(error: BaseException) -> bool:
 
 def _of_connection(error: BaseException) -> bool:
     """Return whether a database error reports a failed connection, as opposed to a failed statement."""
-    if not isinstance(error, OperationalError):
-        return False
-    state = getattr(error.__cause__, "sqlstate", None) or ""
-    return not state or state[:2] == _CONNECTION or state in _ENDED
+    state = sqlstate(error)
+    if isinstance(error, InternalError):
+        # psycopg does not understand the answer. PgBouncer adds an error of its own to the last one of the server, and
+        # with BEGIN, COMMIT and ROLLBACK psycopg then says only that it received 2 results.
+        return not state
+    return isinstance(error, OperationalError) and (not state or state[:2] == _CONNECTION or state in _ENDED)
 
 
 def report(error: BaseException) -> None:
