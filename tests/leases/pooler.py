@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import select
+import shutil
 import socket
 import struct
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,14 +21,16 @@ BY_SERVER, BY_POOLER = FATAL % (b"57P01", b"terminating connection"), FATAL % (b
 
 
 class Pooler:
-    """A socket in a folder, with port number 1, through which one reaches PostgreSQL."""
+    """A socket through which one reaches PostgreSQL, in a folder of its own and with the port number 1."""
 
-    def __init__(self, folder: Path, server: Mapping[str, Any]) -> None:
+    def __init__(self, server: Mapping[str, Any]) -> None:
         self._host, self._port = server.get("host") or "localhost", int(server.get("port") or 5432)
         self.losing = b""
         """The text of a statement at which the connection is lost, once."""
+        # The path of a socket may have about 100 characters.
+        self.folder = Path(tempfile.mkdtemp(prefix="dd-", dir="/tmp"))
         self._listens = socket.socket(socket.AF_UNIX)
-        self._listens.bind(str(folder / ".s.PGSQL.1"))
+        self._listens.bind(str(self.folder / ".s.PGSQL.1"))
         self._listens.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -34,6 +38,7 @@ class Pooler:
         """Accept no more connections."""
         self._listens.shutdown(socket.SHUT_RDWR)
         self._listens.close()
+        shutil.rmtree(self.folder)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

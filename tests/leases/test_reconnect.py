@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -130,10 +129,10 @@ def test_a_connection_that_is_replaced_while_a_transaction_is_rolled_back_counts
 
 
 @pytest.fixture
-def pooler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pooler]:
-    made = Pooler(tmp_path, connection.get_connection_params())
+def pooler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pooler]:
+    made = Pooler(connection.get_connection_params())
     connection.close()
-    monkeypatch.setitem(connection.settings_dict, "HOST", str(tmp_path))
+    monkeypatch.setitem(connection.settings_dict, "HOST", str(made.folder))
     monkeypatch.setitem(connection.settings_dict, "PORT", "1")
     yield made
     monkeypatch.undo()
