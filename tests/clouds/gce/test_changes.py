@@ -46,6 +46,7 @@ def test_a_rule_that_is_created_between_two_looks_is_not_taken_for_a_missing_one
     double: Double, gce: Gce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it, rule = made(gce), Rule(port=80)
+    double.world.pace.operation = 2.0  # the rule is not there yet when its deletion is requested
     refused(Meaning.CONFLICT, gce.open_ports, it, [rule])
     look = FirewallRules._being_made
 
