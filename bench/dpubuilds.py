@@ -18,6 +18,8 @@ NAMESPACE = "builds"
 _SLOWEST = 10.0
 """Seconds for each of many DPUs: API server, controllers and workers share the same cores."""
 _TICK = 0.25
+_SLOW_TICK = 1.5
+"""Seconds of a phase that is longer than the time within which wakes are one."""
 _FEW = 10
 _WARM = 2 * WORKERS
 """Builds that do not count, at most, so that all processes have read the types of the server."""
@@ -56,6 +58,11 @@ def figures(server: Any, owner: int, *, builds: int, rows: int, seconds: float) 
             yield figure(
                 f"requests of a build whose card is installed for {seconds:g} s", requests, "requests", f"{short:g} s",
                 requests / few.requests,
+            )  # fmt: skip
+            slow = lab.measured(short, _SLOW_TICK)
+            yield figure(
+                f"requests of a build whose phases take {_SLOW_TICK:g} s each", slow.requests, "requests", "30",
+                slow.requests / MOST_REQUESTS,
             )  # fmt: skip
             yield figure(
                 f"statements of a step of a build beside {rows} DPUs", many.statements, "statements", f"{_FEW}",
@@ -161,16 +168,22 @@ class _Lab:
             Sync.objects.update(due_at="2020-01-01T00:00Z")
             discovery.discover(Blueprint.objects.get(name=name).pk)
 
-    def measured(self, seconds: float) -> _Measured:
-        """Build one DPU whose card is installed for this time."""
+    def measured(self, seconds: float, tick: float = _TICK) -> _Measured:
+        """Build one DPU whose card is installed for this time, and whose other phases take `tick` seconds each."""
         from leases.engine.core.database import run
         from tests.dpus.generations import INSTALLING
 
-        self.double.dwell[INSTALLING] = max(1, round(seconds / _TICK))
+        self.double.dwell[INSTALLING] = max(1, round(seconds / tick))
+        self._pace(tick)
         time.sleep(2.0)
         run("TRUNCATE bench_call")
         self.build(1)
+        self._pace(_TICK)
         return _Measured()
+
+    def _pace(self, tick: float) -> None:
+        self.double.stop()
+        self.double.start(tick)
 
     def build(self, count: int, seconds: float = 240.0) -> None:
         """Lease new DPUs, and wait until all are active."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from blueprints.answers import Json
 from blueprints.dpf.cards import GROUP
 from blueprints.kube import Condition, Object
 
@@ -116,6 +117,26 @@ def progress(dpu: Object | None, node: Object | None, maintenance: Sequence[Obje
     elif phase == "Rebooting" and waits_for_reboot(dpu) and (node is None or REBOOT in node.annotations):
         task = Task.REBOOT
     return Progress(task=task, phase=phase, percent=percent, sentence=sentence)
+
+
+def news_of(dpu: Object) -> Json | None:
+    """Return the progress of a DPU whose installation goes on without us; None if a step must look at more than this.
+
+    It says the same as `progress` does after a read.
+    """
+    if dpu.deleting or may_be_held(dpu) or waits_for_reboot(dpu):
+        return None
+    now = progress(dpu, None, ())
+    if now.task is not Task.WAIT:
+        return None
+    return {"phase": now.phase, "percent": now.percent, "sentence": now.sentence}
+
+
+def told(said: Json | None) -> Progress | None:
+    """Return the progress that news say; None without news."""
+    if said is None:
+        return None
+    return Progress(task=Task.WAIT, phase=said["phase"], percent=said["percent"], sentence=said["sentence"])
 
 
 def held(one: Object) -> bool:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from blueprints.dpf.access import INSTALLATION, tags_of
 from blueprints.dpf.cards import DEVICE_NODE as NODE_LABEL
 from blueprints.dpf.config import Server
-from blueprints.dpf.phases import REBOOT, held
+from blueprints.dpf.phases import REBOOT, held, news_of
 from blueprints.kube import (
     ApiUnavailable,
     Bookmark,
@@ -34,6 +35,8 @@ from blueprints.specs import BlueprintView, Owned
 from blueprints.watches import Changes, Ending, WatchFailed, WatchNews, WatchPlace
 
 _DPU = "DPU"
+_SET = "DPUSet"
+"""A type of objects whose status counts the DPUs in each phase. No step reads it, and it changes with each of them."""
 _ABSENT = "absent"
 """The bookmark of the watch of a type that the server does not have."""
 _LOOK = 300.0
@@ -104,6 +107,8 @@ class _Followed:
         self._node_of = OF_HOSTS.get(type_.kind)
         self._waiting: set[str] = set()
         """The objects about hosts at which DPF waits for us."""
+        self._told_of: dict[str, int] = {}
+        """The name of each DPUSet that was told -> a hash of all but its status."""
         self._mark = _read(bookmark)
         self._dpus: ObjectType | None = None
 
@@ -139,6 +144,7 @@ class _Followed:
     def _listed(self, found: _Found, mark: Bookmark, *, missed: bool) -> Changes:
         """Return what has changed since the bookmark before, of the objects of a listing."""
         before, self._waiting = self._mark, self._waiting & found.names
+        self._told_of = {name: told for name, told in self._told_of.items() if name in found.names}
         if missed or before is None:
             self._mark = mark
             return Changes(bookmark=_written(mark), listed=True, missed=True)
@@ -150,6 +156,10 @@ class _Followed:
 
     def _concerned(self, changed: Sequence[Object]) -> tuple[Owned, ...]:
         """Return the objects of ours that changed objects are about."""
+        if self._type.kind == _DPU:
+            return tuple(replace(_owned(one), news=news_of(one)) for one in changed)
+        if self._type.kind == _SET:
+            return tuple(_owned(one) for one in changed if self._is_more_than_status(one))
         if self._node_of is None:
             return tuple(_owned(one) for one in changed)
         nodes = set[str]()
@@ -160,7 +170,16 @@ class _Followed:
             (self._waiting.add if node else self._waiting.discard)(one.name)
         return self._dpus_of(nodes) if nodes else ()
 
+    def _is_more_than_status(self, changed: Object) -> bool:
+        """Return whether anything but the status of an object differs from what was told before."""
+        parts = [sorted(changed.labels.items()), sorted(changed.annotations.items()), changed.finalizers]
+        told = hash(repr([changed.uid, changed.generation, changed.deleting, *parts]))
+        known, self._told_of[changed.name] = self._told_of.get(changed.name), told
+        return told != known
+
     def _gone(self, deleted: Sequence[Object]) -> tuple[Owned, ...]:
+        for one in deleted:
+            self._told_of.pop(one.name, None)
         if self._node_of is None:
             return tuple(_owned(one) for one in deleted)
         self._waiting.difference_update(one.name for one in deleted)

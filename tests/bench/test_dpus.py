@@ -30,6 +30,7 @@ def test_a_few_dpus_on_a_real_api_server_keep_the_limits(tmp_path):
     found = {one["name"]: one for one in json.loads(results.read_text())}
     assert found["statements of a relist of 10 DPUs, none changed"]["ratio"] <= 1
     assert found["statements of a step of a build beside 10 DPUs"]["ratio"] < 1.3
+    assert found["requests of a build whose phases take 1.5 s each"]["ratio"] < 1.3
     assert "2 DPUs built at once" in found
     assert [one.name for one in tmp_path.iterdir()] == [results.name], "it leaves nothing"
     assert not list(Path("/tmp").glob(f"dd-bench-{done.pid}-*"))

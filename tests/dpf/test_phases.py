@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from blueprints.dpf.phases import BY_HAND, HOLD, REBOOT, Blame, Task, blame, progress
+from blueprints.dpf.phases import BY_HAND, HOLD, PERCENT, REBOOT, Blame, Task, blame, news_of, progress, told
 from tests.dpf.objects import condition, made
 
 WAITS = [condition("Rebooted", "False", BY_HAND)]
@@ -69,6 +71,41 @@ def test_a_reboot_is_due_only_when_the_node_asks_for_it_and_the_dpu_waits_for_it
 def test_a_server_without_nodes_of_dpus_asks_by_the_condition_alone():
     assert progress(dpu("Rebooting", *WAITS), None, ()).task is Task.REBOOT
     assert progress(dpu("Rebooting"), None, ()).task is Task.WAIT
+
+
+READ = ("Pending", "Node Effect", "Ready")
+"""Phases in which a step must look at more than the DPU, or is over."""
+
+
+@pytest.mark.parametrize("phase", [one for one in PERCENT if one not in READ])
+def test_news_of_a_dpu_that_goes_on_without_us_say_what_a_read_says(phase):
+    one = dpu(phase, condition("OSInstalled", "False", "Installing", "41 %"))
+    assert told(news_of(one)) == progress(one, None, ())
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        *map(dpu, (*READ, "Error", "Brand New Phase")),
+        dpu("OS Installing", deletionTimestamp="2026-01-01T00:00:00Z"),
+        dpu("OS Installing", annotations={HOLD: "true"}),
+        dpu("Rebooting", *WAITS),
+        dpu("Rebooting", status={"rebootStatus": {"phase": "Pending", "reason": BY_HAND}}),
+    ],
+    ids=lambda one: one.phase,
+)
+def test_a_dpu_that_may_need_us_has_no_news(one):
+    assert news_of(one) is None
+    assert told(None) is None
+
+
+def test_ready_of_an_older_generation_is_news():
+    assert told(news_of(dpu("Ready", status={"observedGeneration": 0}))).task is Task.WAIT
+
+
+def test_news_are_short_whatever_a_status_says():
+    wrong = (condition(f"Type{number}", "False", "Installing", "x" * 1_000_000) for number in range(100))
+    assert len(json.dumps(news_of(dpu("OS Installing", *wrong)))) < 4096
 
 
 NAMES = ("dd-abc-1-r3", "hbn")

@@ -23,7 +23,7 @@ from blueprints.watches import Changes, WatchFailed
 from drydock.cli.program import app
 from drydock.cli.toolkit import options
 from drydock.core import clock
-from leases.engine.core import database, installation
+from leases.engine.core import database, installation, specs
 from leases.engine.core.database import rows
 from leases.engine.lifecycle import runner, watches
 from leases.engine.lifecycle.watches import Key, TokenLost
@@ -113,10 +113,10 @@ def key_of(resource_id: int) -> str:
     return next(one.key for one in Cloud("w").instances() if one.key.endswith(f"-r{resource_id}"))
 
 
-def changed(**tags: str) -> Changes:
+def changed(news: Any = None, /, **tags: str) -> Changes:
     """Return the news that the only instance has changed."""
     (one,) = Cloud("w").instances()
-    return Changes(objects=(Owned(key=one.key, tags={**one.tags, **tags}),), bookmark="7")
+    return Changes(objects=(Owned(key=one.key, tags={**one.tags, **tags}, news=news),), bookmark="7")
 
 
 def test_a_change_at_the_provider_wakes_the_build_that_waits_for_it(booting, cloud, follow):
@@ -339,6 +339,95 @@ def test_a_flapping_object_wakes_a_run_not_earlier_after_a_call_during_which_it_
     finally:
         database.hook(None)
     assert 0.1 < until_due() < 0.6
+
+
+@pytest.fixture
+def told(booting, monkeypatch) -> Callable[[], list[Any]]:
+    """Carry out the step that waits, if it is due, and return the news that it gets."""
+    found: list[Any] = []
+    read = specs.spec
+
+    def seen(*args: Any, **options: Any) -> Any:
+        given = read(*args, **options)
+        found.append(given.news)
+        return given
+
+    monkeypatch.setattr(specs, "spec", seen)
+
+    def carried_out() -> list[Any]:
+        found.clear()
+        Run.objects.filter(woken_at__isnull=False).update(due_at=PAST)
+        runner._one(booting.pk)
+        return list(found)
+
+    return carried_out
+
+
+SAID, LATEST = {"phase": "Flashing", "percent": 10}, {"phase": "Rebooting", "percent": 60}
+
+
+def test_a_woken_step_is_told_what_the_watch_says_and_only_once(told):
+    here = token()
+    Run.objects.update(due_at=LATER)
+    watches.store(here, changed(SAID), [])
+    assert told() == [SAID]
+    Run.objects.update(due_at=PAST)
+    assert told() == [None], "a step that is due without a change reads"
+
+
+@pytest.mark.parametrize(
+    ("news", "expected"),
+    [([SAID, LATEST], LATEST), ([SAID, None], None), ([None, SAID], None), ([SAID, None, LATEST], None)],
+    ids=["latest", "one to read", "one to read first", "one to read between"],
+)
+def test_changes_that_are_one_wake_are_told_only_if_all_are(told, news, expected):
+    here = token()
+    Run.objects.update(due_at=LATER, woken_at=Now())
+    for one in news:
+        watches.store(here, changed(one), [])
+    assert told() == [expected]
+
+
+def test_several_objects_of_a_resource_are_read(told):
+    here, both = token(), (*changed(SAID).objects, *changed(LATEST).objects)
+    Run.objects.update(due_at=LATER)
+    watches.store(here, Changes(objects=both, bookmark="7"), [])
+    assert told() == [None]
+
+
+def test_a_step_that_was_due_anyway_reads(told):
+    here = token()
+    Run.objects.update(due_at=PAST)
+    watches.store(here, changed(SAID), [])
+    assert told() == [None]
+
+
+def test_a_step_reads_after_a_change_during_its_call(told, booting):
+    here = token()
+    Run.objects.update(due_at=PAST)
+
+    def strike(point: str) -> None:
+        if point == "run.called":
+            watches.store(here, changed(SAID), [])
+
+    database.hook(strike)
+    try:
+        assert told() == [None]
+    finally:
+        database.hook(None)
+    assert told() == [None]
+
+
+def test_a_step_reads_after_changes_that_a_watch_missed_or_after_its_failure(told, booting):
+    here, pool = token(), booting.resource.blueprint_id
+    for begin in (
+        lambda: watches.store(here, Changes(bookmark="8", listed=True, missed=True), [pool]),
+        lambda: watches.failed(here, "no route to the provider", None, [pool]),
+    ):
+        Run.objects.update(due_at=LATER, woken_at=None)
+        watches.store(here, changed(SAID), [])
+        begin()
+        assert told() == [None]
 
 
 def test_the_connection_of_a_watch_stays_open_between_changes(booting, cloud, follow, monkeypatch):

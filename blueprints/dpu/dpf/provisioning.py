@@ -19,6 +19,7 @@ from blueprints.dpf.phases import (
     held,
     may_be_held,
     progress,
+    told,
     waits_for_reboot,
 )
 from blueprints.dpu.dpf.actions import CARD, HOST
@@ -43,6 +44,10 @@ class Seen:
 @kube_told
 def provision(spec: Spec, memo: Json) -> Answer:
     """Follow the DPU through its phases until it is ready, and do what DPF waits for."""
+    if (now := told(spec.news)) is not None and "since" in memo:
+        memo = _timed(memo, now)
+        if not _is_late(spec, memo, now):
+            return _waiting(spec, memo, now)
     with opened(spec) as site:
         seen = _seen(site)
         now = progress(seen.dpu, seen.node, seen.maintenance)
@@ -85,12 +90,25 @@ def _timed(memo: Json, now: Progress) -> Json:
 
 def _waits(site: Site, spec: Spec, memo: Json, seen: Seen, now: Progress) -> Answer:
     config: Config = spec.config
-    lasted = (clock.now() - dt.datetime.fromisoformat(memo["since"])).total_seconds()
-    if lasted > config.limit(now.phase):
+    if _is_late(spec, memo, now):
         what = f"phase {now.phase}" if now.phase else "no DPU"
-        message = f"DPF was in {what} for {lasted:.0f} s; the limit is {config.limit(now.phase):.0f} s. {now.sentence}"
+        limit = config.limit(now.phase)
+        message = f"DPF was in {what} for {_lasted(memo):.0f} s; the limit is {limit:.0f} s. {now.sentence}"
         return _failed(site, spec, seen, now, code="phase_limit", message=message)
-    seldom = min(SELDOM, config.limit(now.phase) - lasted + 1.0)
+    return _waiting(spec, memo, now)
+
+
+def _lasted(memo: Json) -> float:
+    """Return for how many seconds the present phase has been seen."""
+    return (clock.now() - dt.datetime.fromisoformat(memo["since"])).total_seconds()
+
+
+def _is_late(spec: Spec, memo: Json, now: Progress) -> bool:
+    return _lasted(memo) > float(spec.config.limit(now.phase))
+
+
+def _waiting(spec: Spec, memo: Json, now: Progress) -> Wait:
+    seldom = min(SELDOM, spec.config.limit(now.phase) - _lasted(memo) + 1.0)
     return Wait(after=_LOOK, watched=seldom, memo=memo, percent=memo["percent"], sentence=now.sentence)
 
 

@@ -6,16 +6,18 @@ Nothing depends on watches: without one, steps and checks are due as they are fo
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
 
 from blueprints import registry
-from blueprints.answers import Wait
+from blueprints.answers import Json, Wait
 from blueprints.contract import Watches
 from blueprints.models import Blueprint
+from blueprints.specs import Owned
 from blueprints.watches import Changes
 from drydock.core.errors import DrydockError
 from drydock.core.logging import redact
@@ -139,10 +141,13 @@ def bookmark(token: uuid.UUID) -> str:
 
 # A run in a call is called again after it, because the call may have read the earlier state. One that failed keeps its
 # pause. A run that waits for leases or a person is not due, and stays so. Changes within `_SOONEST` seconds after a wake
-# are one wake, at the end of that time: `woken_at` is the time of the last wake, or of the next one.
+# are one wake, at the end of that time: `woken_at` is the time of the last wake, or of the next one. The step gets the
+# latest news, unless it was due for another reason as well, or any of the changes in this wake had none: it reads then.
 _SOONEST = 0.5
 _WAKE = f"""
     UPDATE leases_run n SET woken = n.token IS NOT NULL, woken_at = f.at,
+        news = CASE WHEN n.token IS NULL AND (n.news <> '[]' OR n.news IS NULL AND n.due_at > clock_timestamp())
+            THEN coalesce(%(news)s::jsonb -> n.resource_id::text, '[]') ELSE '[]' END,
         due_at = CASE WHEN n.token IS NULL THEN least(n.due_at, f.at) ELSE n.due_at END
     FROM (SELECT id, CASE WHEN woken_at > clock_timestamp()
                 THEN least(woken_at, clock_timestamp() + {_SOONEST} * interval '1 s')
@@ -184,21 +189,32 @@ def store(token: uuid.UUID, news: Changes, blueprints: Sequence[int]) -> int:
     connection that broke until then means that the watch must resume at the stored bookmark.
     """
     if news.missed:
-        return _store(token, news, _OF_BLUEPRINTS, blueprints)
+        return _store(token, news, _OF_BLUEPRINTS, blueprints, {})
+    found = _by_resource(news.objects)
+    return _store(token, news, _OF_RESOURCES, sorted(found), {key: said for key, said in found.items() if said})
+
+
+def _by_resource(objects: Iterable[Owned]) -> dict[int, Json | None]:
+    """Return what is said about each resource of ours: nothing if it has several objects, or one without news."""
     here = installation.current().short
-    proofs = (installation.proven(one.tags, here) for one in news.objects)
-    return _store(token, news, _OF_RESOURCES, sorted({one.resource for one in proofs if one is not None}))
+    found: dict[int, Json | None] = {}
+    for one in objects:
+        if (proof := installation.proven(one.tags, here)) is not None:
+            found[proof.resource] = None if proof.resource in found else one.news
+    return found
 
 
 @single
-def _store(token: uuid.UUID, news: Changes, sql: str, ids: Sequence[int]) -> int:
+def _store(token: uuid.UUID, news: Changes, sql: str, ids: Sequence[int], said: Mapping[int, Json]) -> int:
     given = {
         "bookmark": news.bookmark,
         "changed": bool(news.objects) and not news.missed,
         "listed": news.listed,
         "token": token,
+        "ids": list(ids),
+        "news": json.dumps(said),
     }
-    ((held, woken, now),) = rows(sql, {**given, "ids": list(ids)}, hot=sql is _OF_RESOURCES)
+    ((held, woken, now),) = rows(sql, given, hot=sql is _OF_RESOURCES)
     if not held:
         raise TokenLost
     _call(now)
@@ -229,7 +245,7 @@ def failed(token: uuid.UUID, message: str, bookmark: str | None, blueprints: Seq
     if not found:
         raise TokenLost
     if found[0][0]:
-        woken = rows(_WAKE.format(which=_RUNS_OF_BLUEPRINTS), {"ids": list(blueprints)})
+        woken = rows(_WAKE.format(which=_RUNS_OF_BLUEPRINTS), {"ids": list(blueprints), "news": "{}"})
         _call(one for one, now in woken if now)
 
 
