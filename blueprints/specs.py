@@ -325,8 +325,8 @@ class Spec:
     """In the phase `act`, the name of the declared act. Otherwise empty."""
     arguments: Any = None
     """In the phase `act`, an instance of the act's Arguments."""
-    news: Json | None = None
-    """What the watch that woke the step says about its object, see `Owned.news`; None if the step must read."""
+    progress: Json | None = None
+    """The progress that the watch reported which woke the step, see `Owned.progress`; None if the step must read."""
 
     @property
     def config(self) -> Any:
@@ -364,10 +364,10 @@ class Owned:
     """False if the key was taken from a tag, which a copy of the object would also have."""
     absent: bool = False
     """True if a read of this very object showed that it does not exist. `lost` then quotes the provider."""
-    news: Json | None = None
-    """In the news of a watch, what a step needs to know of the object if it has only to show it; None if it must read.
+    progress: Json | None = None
+    """From a watch: what a step needs to display the progress of the object, if there is nothing else to do for it.
 
-    At most a few KiB, without secrets. Not empty."""
+    None if the step must read. It is JSON of at most 4 KiB; what is longer counts as None."""
 
 
 @dataclass(frozen=True, kw_only=True)

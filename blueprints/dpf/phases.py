@@ -119,12 +119,9 @@ def progress(dpu: Object | None, node: Object | None, maintenance: Sequence[Obje
     return Progress(task=task, phase=phase, percent=percent, sentence=sentence)
 
 
-def news_of(dpu: Object) -> Json | None:
-    """Return the progress of a DPU whose installation goes on without us; None if a step must look at more than this.
-
-    It says the same as `progress` does after a read.
-    """
-    if dpu.deleting or may_be_held(dpu) or waits_for_reboot(dpu):
+def reported(dpu: Object) -> Json | None:
+    """Return the progress of a DPU as a watch reports it; None unless its installation goes on without us."""
+    if may_be_held(dpu) or waits_for_reboot(dpu):
         return None
     now = progress(dpu, None, ())
     if now.task is not Task.WAIT:
@@ -132,11 +129,11 @@ def news_of(dpu: Object) -> Json | None:
     return {"phase": now.phase, "percent": now.percent, "sentence": now.sentence}
 
 
-def told(said: Json | None) -> Progress | None:
-    """Return the progress that news say; None without news."""
-    if said is None:
+def progress_in(report: Json | None) -> Progress | None:
+    """Return the progress that a watch has reported; None if it has reported none."""
+    if report is None:
         return None
-    return Progress(task=Task.WAIT, phase=said["phase"], percent=said["percent"], sentence=said["sentence"])
+    return Progress(task=Task.WAIT, phase=report["phase"], percent=report["percent"], sentence=report["sentence"])
 
 
 def held(one: Object) -> bool:

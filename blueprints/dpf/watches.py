@@ -13,7 +13,7 @@ from dataclasses import replace
 from blueprints.dpf.access import INSTALLATION, tags_of
 from blueprints.dpf.cards import DEVICE_NODE as NODE_LABEL
 from blueprints.dpf.config import Server
-from blueprints.dpf.phases import REBOOT, held, news_of
+from blueprints.dpf.phases import REBOOT, held, reported
 from blueprints.kube import (
     ApiUnavailable,
     Bookmark,
@@ -107,8 +107,8 @@ class _Followed:
         self._node_of = OF_HOSTS.get(type_.kind)
         self._waiting: set[str] = set()
         """The objects about hosts at which DPF waits for us."""
-        self._told_of: dict[str, int] = {}
-        """The name of each DPUSet that was told -> a hash of all but its status."""
+        self._sets: dict[int, int] = {}
+        """Hash of the name of each DPUSet that has changed -> hash of all but its status."""
         self._mark = _read(bookmark)
         self._dpus: ObjectType | None = None
 
@@ -144,7 +144,8 @@ class _Followed:
     def _listed(self, found: _Found, mark: Bookmark, *, missed: bool) -> Changes:
         """Return what has changed since the bookmark before, of the objects of a listing."""
         before, self._waiting = self._mark, self._waiting & found.names
-        self._told_of = {name: told for name, told in self._told_of.items() if name in found.names}
+        there = {hash(name) for name in found.names}
+        self._sets = {name: known for name, known in self._sets.items() if name in there}
         if missed or before is None:
             self._mark = mark
             return Changes(bookmark=_written(mark), listed=True, missed=True)
@@ -157,7 +158,7 @@ class _Followed:
     def _concerned(self, changed: Sequence[Object]) -> tuple[Owned, ...]:
         """Return the objects of ours that changed objects are about."""
         if self._type.kind == _DPU:
-            return tuple(replace(_owned(one), news=news_of(one)) for one in changed)
+            return tuple(replace(_owned(one), progress=reported(one)) for one in changed)
         if self._type.kind == _SET:
             return tuple(_owned(one) for one in changed if self._is_more_than_status(one))
         if self._node_of is None:
@@ -171,15 +172,15 @@ class _Followed:
         return self._dpus_of(nodes) if nodes else ()
 
     def _is_more_than_status(self, changed: Object) -> bool:
-        """Return whether anything but the status of an object differs from what was told before."""
+        """Return whether more than the status of a DPUSet differs from its last change, as far as that is known."""
         parts = [sorted(changed.labels.items()), sorted(changed.annotations.items()), changed.finalizers]
-        told = hash(repr([changed.uid, changed.generation, changed.deleting, *parts]))
-        known, self._told_of[changed.name] = self._told_of.get(changed.name), told
-        return told != known
+        now, name = hash(repr([changed.uid, changed.generation, changed.deleting, *parts])), hash(changed.name)
+        known, self._sets[name] = self._sets.get(name), now
+        return now != known
 
     def _gone(self, deleted: Sequence[Object]) -> tuple[Owned, ...]:
         for one in deleted:
-            self._told_of.pop(one.name, None)
+            self._sets.pop(hash(one.name), None)
         if self._node_of is None:
             return tuple(_owned(one) for one in deleted)
         self._waiting.difference_update(one.name for one in deleted)

@@ -56,8 +56,10 @@ class Run(models.Model):
     """True if a watched object has changed since the call began, so that the call may have read its earlier state."""
     woken_at = models.DateTimeField(null=True, blank=True, editable=False)
     """When a watch last made the run due, or will do so next: not more often than once in half a second."""
-    news: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True, editable=False)
-    """What the watch that made the run due said (`Owned.news`); [] if the step must read, NULL once it was called."""
+    progress: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True, editable=False)
+    """What the watch that made the run due reported (`Owned.progress`); [] if the step must read, NULL once called."""
+    progress_at = models.DateTimeField(null=True, blank=True, editable=False)
+    """The `woken_at` of the wake with this progress. A worker of an earlier version wakes without changing it."""
     tries = models.PositiveIntegerField("attempts", default=0, db_default=0)
     step_since = models.DateTimeField(null=True, blank=True)
     uninterruptible = models.BooleanField(default=False, db_default=False)

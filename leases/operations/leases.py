@@ -501,7 +501,7 @@ def retry(who: Caller, lease_id: int) -> None:
         raise Conflict(f"Lease {lease_id} has ended.")
     run("UPDATE leases_lease SET parked = FALSE, due_at = NULL WHERE id = %s AND state = 'pending'", (lease_id,))
     woken = rows(
-        "UPDATE leases_run SET due_at = clock_timestamp() WHERE due_at > clock_timestamp()"
+        "UPDATE leases_run SET due_at = clock_timestamp(), progress = '[]' WHERE due_at > clock_timestamp()"
         " AND (lease_id = %s OR (lease_id IS NULL AND resource_id = %s)) RETURNING id",
         (lease_id, lease.resource_id),
     )

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from blueprints.dpf.phases import BY_HAND, HOLD, PERCENT, REBOOT, Blame, Task, blame, news_of, progress, told
+from blueprints.dpf.phases import BY_HAND, HOLD, PERCENT, REBOOT, Blame, Task, blame, progress, progress_in, reported
 from tests.dpf.objects import condition, made
 
 WAITS = [condition("Rebooted", "False", BY_HAND)]
@@ -78,9 +78,9 @@ READ = ("Pending", "Node Effect", "Ready")
 
 
 @pytest.mark.parametrize("phase", [one for one in PERCENT if one not in READ])
-def test_news_of_a_dpu_that_goes_on_without_us_say_what_a_read_says(phase):
+def test_a_watch_reports_the_progress_that_a_read_of_the_dpu_shows(phase):
     one = dpu(phase, condition("OSInstalled", "False", "Installing", "41 %"))
-    assert told(news_of(one)) == progress(one, None, ())
+    assert progress_in(reported(one)) == progress(one, None, ())
 
 
 @pytest.mark.parametrize(
@@ -90,22 +90,23 @@ def test_news_of_a_dpu_that_goes_on_without_us_say_what_a_read_says(phase):
         dpu("OS Installing", deletionTimestamp="2026-01-01T00:00:00Z"),
         dpu("OS Installing", annotations={HOLD: "true"}),
         dpu("Rebooting", *WAITS),
+        dpu("Checking Host Reboot Required", *WAITS),
         dpu("Rebooting", status={"rebootStatus": {"phase": "Pending", "reason": BY_HAND}}),
     ],
     ids=lambda one: one.phase,
 )
-def test_a_dpu_that_may_need_us_has_no_news(one):
-    assert news_of(one) is None
-    assert told(None) is None
+def test_no_progress_is_reported_of_a_dpu_that_may_need_us(one):
+    assert reported(one) is None
+    assert progress_in(None) is None
 
 
-def test_ready_of_an_older_generation_is_news():
-    assert told(news_of(dpu("Ready", status={"observedGeneration": 0}))).task is Task.WAIT
+def test_ready_of_an_older_generation_is_reported():
+    assert progress_in(reported(dpu("Ready", status={"observedGeneration": 0}))).task is Task.WAIT
 
 
-def test_news_are_short_whatever_a_status_says():
+def test_a_report_is_short_whatever_a_status_says():
     wrong = (condition(f"Type{number}", "False", "Installing", "x" * 1_000_000) for number in range(100))
-    assert len(json.dumps(news_of(dpu("OS Installing", *wrong)))) < 4096
+    assert len(json.dumps(reported(dpu("OS Installing", *wrong)))) < 4096
 
 
 NAMES = ("dd-abc-1-r3", "hbn")

@@ -1,4 +1,4 @@
-"""The step in which DPF installs a card, told by a watch: it sends no request while it has only to show a phase."""
+"""The step in which DPF installs a card, as a watch reports it: no request is sent while nothing is to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drydock.core import clock
 from tests.kube.double import Double, double
 
 CONFIG = {"credential": "dpf", "namespace": "dpus", "image": "https://images/a.bfb", "flavor": "hbn"}
-NEWS: Json = {"phase": "OS Installing", "percent": 20, "sentence": "DPU a: OS Installing."}
+REPORT: Json = {"phase": "OS Installing", "percent": 20, "sentence": "DPU a: OS Installing."}
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def seen(seconds: float, phase: str = "OS Installing") -> Json:
     return {"phase": phase, "since": since.isoformat(), "percent": 16, "reimaged": 1}
 
 
-def called(server: Double, memo: Json, news: Json | None, **config: Any) -> tuple[Answer, int]:
+def called(server: Double, memo: Json, report: Json | None, **config: Any) -> tuple[Answer, int]:
     """Call the step. Return its answer and the number of requests."""
     secrets = {"server": server.url, "token": server.credential().token, "ca": server.ca}
     view = BlueprintView(
@@ -51,33 +51,33 @@ def called(server: Double, memo: Json, news: Json | None, **config: Any) -> tupl
         capacity=Amounts(slots=1),
     )  # fmt: skip
     before = len(server.calls)
-    answer = provisioning.provision(Spec(phase="build", key="dd-r4", resource=resource, news=news), memo)
+    answer = provisioning.provision(Spec(phase="build", key="dd-r4", resource=resource, progress=report), memo)
     return answer, len(server.calls) - before
 
 
-def test_a_phase_that_a_watch_tells_is_shown_without_a_request(server):
+def test_a_phase_that_a_watch_reports_is_shown_without_a_request(server):
     memo = seen(60.0)
-    answer, requests = called(server, memo, NEWS)
+    answer, requests = called(server, memo, REPORT)
     assert isinstance(answer, Wait)
-    assert (answer.percent, answer.sentence, requests) == (20, NEWS["sentence"], 0)
+    assert (answer.percent, answer.sentence, requests) == (20, REPORT["sentence"], 0)
     assert answer.memo == {**memo, "percent": 20}
     assert (answer.after, answer.watched) == (2.0, SELDOM)
 
 
-def test_the_limit_of_a_phase_begins_when_a_watch_tells_it(server):
-    answer, requests = called(server, seen(1500.0, "Prepare BFB"), NEWS)
+def test_the_limit_of_a_phase_begins_when_a_watch_reports_it(server):
+    answer, requests = called(server, seen(1500.0, "Prepare BFB"), REPORT)
     assert isinstance(answer, Wait)
     assert (answer.memo["phase"], requests) == ("OS Installing", 0)
     assert (clock.now() - dt.datetime.fromisoformat(answer.memo["since"])).total_seconds() < 60
 
 
 @pytest.mark.parametrize(
-    ("memo", "news"),
-    [(seen(60.0), None), ({}, NEWS), (seen(4000.0), NEWS)],
-    ids=["nothing told", "first call", "limit of the phase exceeded"],
+    ("memo", "report"),
+    [(seen(60.0), None), ({}, REPORT), (seen(4000.0), REPORT)],
+    ids=["nothing reported", "first call", "limit of the phase exceeded"],
 )
-def test_otherwise_it_reads(server, memo, news):
-    answer, requests = called(server, memo, news)
+def test_otherwise_it_reads(server, memo, report):
+    answer, requests = called(server, memo, report)
     assert isinstance(answer, Wait)
     assert requests > 0
     assert "503" in answer.sentence

@@ -132,7 +132,7 @@ def test_it_lists_in_pages_and_watches_from_there(server):
     assert (calls[2].query["resourceVersion"], calls[2].query["allowWatchBookmarks"]) == ("10", "true")
 
 
-def test_only_a_dpu_that_exists_and_goes_on_without_us_has_news(server):
+def test_only_of_a_dpu_that_goes_on_without_us_progress_is_reported(server):
     installing, ready = {"phase": "OS Installing"}, {"phase": "Ready"}
     server.streams(
         f"{LISTED}/dpus",
@@ -141,10 +141,10 @@ def test_only_a_dpu_that_exists_and_goes_on_without_us_has_news(server):
             event("DELETED", thing("a", 23, status=installing)),
         ],
     )  # fmt: skip
-    news = [one.objects[0].news for one in heard(server, "DPU", 3, mark(20))]
-    assert news == [{"phase": "OS Installing", "percent": 20, "sentence": "DPU a: OS Installing."}, None, None]
+    found = [one.objects[0].progress for one in heard(server, "DPU", 3, mark(20))]
+    assert found == [{"phase": "OS Installing", "percent": 20, "sentence": "DPU a: OS Installing."}, None, None]
     server.streams(f"{LISTED}/bfbs", [event("MODIFIED", thing("a", 21, status=installing))])
-    assert heard(server, "BFB", 1, mark(20))[0].objects[0].news is None
+    assert heard(server, "BFB", 1, mark(20))[0].objects[0].progress is None
 
 
 def test_a_set_whose_status_alone_has_changed_concerns_nothing(server):
@@ -153,19 +153,19 @@ def test_a_set_whose_status_alone_has_changed_concerns_nothing(server):
         found["metadata"] |= {"generation": generation}
         return found
 
-    gone = one(27, 2, 3)
-    gone["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    going, gone = one(27, 3, 3), one(28, 3, 3)
+    going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     changes = [
         one(21, 1, 0), one(22, 1, 1), one(23, 1, 2), one(24, 2, 2), one(25, 2, 3),
-        one(26, 2, 3, annotations={"x": "y"}), gone,
+        one(26, 2, 3, annotations={"x": "y"}), going, one(28, 3, 3),
     ]  # fmt: skip
     server.streams(
         f"{LISTED}/dpusets", [*(event("MODIFIED", each) for each in changes), event("DELETED", gone),
-        event("ADDED", one(28, 2, 3))],
+        event("ADDED", one(29, 3, 3))],
     )  # fmt: skip
-    news = heard(server, "DPUSet", 9, mark(20))
-    assert [version(each) for each in news] == ["21", "22", "23", "24", "25", "26", "27", "27", "28"]
-    assert [len(keys(each)) for each in news] == [1, 0, 0, 1, 0, 1, 1, 1, 1]
+    news = heard(server, "DPUSet", 10, mark(20))
+    assert [version(each) for each in news] == ["21", "22", "23", "24", "25", "26", "27", "28", "28", "29"]
+    assert [len(keys(each)) for each in news] == [1, 0, 0, 1, 0, 1, 1, 1, 1, 1]
 
 
 def test_it_goes_on_at_a_stored_bookmark_without_a_listing(server):

@@ -23,6 +23,7 @@ from blueprints.watches import Changes, WatchFailed
 from drydock.cli.program import app
 from drydock.cli.toolkit import options
 from drydock.core import clock
+from drydock.core.logging import hidden
 from leases.engine.core import database, installation, specs
 from leases.engine.core.database import rows
 from leases.engine.lifecycle import runner, watches
@@ -30,8 +31,8 @@ from leases.engine.lifecycle.watches import Key, TokenLost
 from leases.local import LocalClient
 from leases.messaging.inline import settle
 from leases.messaging.watcher import Watcher, WatchThread
-from leases.models import ProviderWatch, Resource, Run
-from leases.operations import credentials
+from leases.models import Lease, ProviderWatch, Resource, Run
+from leases.operations import credentials, leases
 from leases.operations.callers import caller
 from leases.reports.figures import FIGURES
 from tests.settings import DATABASE
@@ -113,10 +114,10 @@ def key_of(resource_id: int) -> str:
     return next(one.key for one in Cloud("w").instances() if one.key.endswith(f"-r{resource_id}"))
 
 
-def changed(news: Any = None, /, **tags: str) -> Changes:
+def changed(progress: Any = None, /, **tags: str) -> Changes:
     """Return the news that the only instance has changed."""
     (one,) = Cloud("w").instances()
-    return Changes(objects=(Owned(key=one.key, tags={**one.tags, **tags}, news=news),), bookmark="7")
+    return Changes(objects=(Owned(key=one.key, tags={**one.tags, **tags}, progress=progress),), bookmark="7")
 
 
 def test_a_change_at_the_provider_wakes_the_build_that_waits_for_it(booting, cloud, follow):
@@ -342,15 +343,15 @@ def test_a_flapping_object_wakes_a_run_not_earlier_after_a_call_during_which_it_
 
 
 @pytest.fixture
-def told(booting, monkeypatch) -> Callable[[], list[Any]]:
-    """Carry out the step that waits, if it is due, and return the news that it gets."""
+def given(booting, monkeypatch) -> Callable[[], list[Any]]:
+    """Carry out the step that waits if it is due, and return the progress that it gets."""
     found: list[Any] = []
     read = specs.spec
 
     def seen(*args: Any, **options: Any) -> Any:
-        given = read(*args, **options)
-        found.append(given.news)
-        return given
+        one = read(*args, **options)
+        found.append(one.progress)
+        return one
 
     monkeypatch.setattr(specs, "spec", seen)
 
@@ -363,71 +364,118 @@ def told(booting, monkeypatch) -> Callable[[], list[Any]]:
     return carried_out
 
 
-SAID, LATEST = {"phase": "Flashing", "percent": 10}, {"phase": "Rebooting", "percent": 60}
+REPORT, LATEST = {"phase": "Flashing", "percent": 10}, {"phase": "Rebooting", "percent": 60}
 
 
-def test_a_woken_step_is_told_what_the_watch_says_and_only_once(told):
+def test_a_woken_step_gets_the_progress_that_the_watch_reports_and_only_once(given):
     here = token()
     Run.objects.update(due_at=LATER)
-    watches.store(here, changed(SAID), [])
-    assert told() == [SAID]
+    watches.store(here, changed(REPORT), [])
+    assert given() == [REPORT]
     Run.objects.update(due_at=PAST)
-    assert told() == [None], "a step that is due without a change reads"
+    assert given() == [None], "a step that is due without a change reads"
 
 
 @pytest.mark.parametrize(
-    ("news", "expected"),
-    [([SAID, LATEST], LATEST), ([SAID, None], None), ([None, SAID], None), ([SAID, None, LATEST], None)],
+    ("reports", "expected"),
+    [([REPORT, LATEST], LATEST), ([REPORT, None], None), ([None, REPORT], None), ([REPORT, None, LATEST], None)],
     ids=["latest", "one to read", "one to read first", "one to read between"],
 )
-def test_changes_that_are_one_wake_are_told_only_if_all_are(told, news, expected):
+def test_a_wake_has_the_latest_progress_if_all_of_its_changes_have_any(given, reports, expected):
     here = token()
     Run.objects.update(due_at=LATER, woken_at=Now())
-    for one in news:
+    for one in reports:
         watches.store(here, changed(one), [])
-    assert told() == [expected]
+    assert given() == [expected]
 
 
-def test_several_objects_of_a_resource_are_read(told):
-    here, both = token(), (*changed(SAID).objects, *changed(LATEST).objects)
+def test_several_objects_of_a_resource_are_read(given):
+    here, both = token(), (*changed(REPORT).objects, *changed(LATEST).objects)
     Run.objects.update(due_at=LATER)
     watches.store(here, Changes(objects=both, bookmark="7"), [])
-    assert told() == [None]
+    assert given() == [None]
 
 
-def test_a_step_that_was_due_anyway_reads(told):
+def test_a_step_that_was_due_anyway_reads(given):
     here = token()
     Run.objects.update(due_at=PAST)
-    watches.store(here, changed(SAID), [])
-    assert told() == [None]
+    watches.store(here, changed(REPORT), [])
+    assert given() == [None]
 
 
-def test_a_step_reads_after_a_change_during_its_call(told, booting):
+def test_each_resource_gets_its_own_progress(booting, ask, given):
+    ask()
+    settle()
+    here, (first, second) = token(), sorted(Cloud("w").instances(), key=lambda one: one.key)
+    Run.objects.update(due_at=LATER)
+    both = (Owned(key=one.key, tags=one.tags, progress={"key": one.key}) for one in (first, second))
+    watches.store(here, Changes(objects=tuple(both), bookmark="7"), [])
+    assert given() == [{"key": key_of(booting.resource_id)}]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [{"a": "\0"}, {"a": "\ud800"}, {"a": "x" * 5000}, {"a": float("nan")}, {"a": object()}],
+    ids=["NUL", "surrogate", "long", "NaN", "no JSON"],
+)
+def test_progress_that_the_database_would_not_take_is_left_out(given, report):
+    here = token()
+    Run.objects.update(due_at=LATER)
+    assert watches.store(here, changed(report), []) == 1
+    assert ProviderWatch.objects.get().bookmark == "7"
+    assert given() == [None]
+
+
+def test_progress_is_stored_without_secrets(booting):
+    here = token()
+    with hidden("hunter22hunter"):
+        watches.store(here, changed({"percent": 7, "sentence": "It says hunter22hunter."}), [])
+    assert "hunter22" not in str(Run.objects.get().progress)
+    assert Run.objects.get().progress["percent"] == 7
+
+
+def test_progress_of_a_wake_before_that_of_an_earlier_version_does_not_count(given):
+    here = token()
+    Run.objects.update(due_at=LATER)
+    watches.store(here, changed(REPORT), [])
+    Run.objects.update(woken_at=Now(), due_at=Now())
+    assert given() == [None]
+
+
+def test_a_step_that_is_repeated_on_demand_reads(given, booting):
+    here, lease = token(), Lease.objects.get()
+    Run.objects.update(due_at=LATER, woken_at=Now())
+    watches.store(here, changed(REPORT), [])
+    leases.retry(caller(lease.owner), lease.pk)
+    assert given() == [None]
+
+
+def test_a_step_reads_after_a_change_during_its_call(given, booting):
     here = token()
     Run.objects.update(due_at=PAST)
 
     def strike(point: str) -> None:
         if point == "run.called":
-            watches.store(here, changed(SAID), [])
+            watches.store(here, changed(REPORT), [])
 
     database.hook(strike)
     try:
-        assert told() == [None]
+        assert given() == [None]
     finally:
         database.hook(None)
-    assert told() == [None]
+    assert given() == [None]
 
 
-def test_a_step_reads_after_changes_that_a_watch_missed_or_after_its_failure(told, booting):
+def test_a_step_reads_after_changes_that_a_watch_missed_or_after_its_failure(given, booting):
     here, pool = token(), booting.resource.blueprint_id
     for begin in (
         lambda: watches.store(here, Changes(bookmark="8", listed=True, missed=True), [pool]),
         lambda: watches.failed(here, "no route to the provider", None, [pool]),
     ):
         Run.objects.update(due_at=LATER, woken_at=None)
-        watches.store(here, changed(SAID), [])
+        watches.store(here, changed(REPORT), [])
         begin()
-        assert told() == [None]
+        assert given() == [None]
 
 
 def test_the_connection_of_a_watch_stays_open_between_changes(booting, cloud, follow, monkeypatch):

@@ -19,7 +19,7 @@ from blueprints.dpf.phases import (
     held,
     may_be_held,
     progress,
-    told,
+    progress_in,
     waits_for_reboot,
 )
 from blueprints.dpu.dpf.actions import CARD, HOST
@@ -44,7 +44,7 @@ class Seen:
 @kube_told
 def provision(spec: Spec, memo: Json) -> Answer:
     """Follow the DPU through its phases until it is ready, and do what DPF waits for."""
-    if (now := told(spec.news)) is not None and "since" in memo:
+    if (now := progress_in(spec.progress)) is not None and "since" in memo:
         memo = _timed(memo, now)
         if not _is_late(spec, memo, now):
             return _waiting(spec, memo, now)

@@ -511,7 +511,7 @@ def spec(run: Run, *, deadline: float) -> Spec:
         granted=granted_names(run),
         wanted=run.wanted,
         resolution=None if run.resolution is None or by_hand else Resolution(**run.resolution),
-        news=run.news or None,
+        progress=run.progress or None,
         **_act(run),
     )
 

@@ -46,11 +46,11 @@ def carry_on(run_id: int) -> bool:
 
 _TAKE = """
     UPDATE leases_run n SET token = %s, token_until = clock_timestamp() + %s * interval '1 s', in_call = TRUE,
-        woken = FALSE, news = NULL, step_since = coalesce(n.step_since, clock_timestamp())
-    FROM (SELECT id, in_call, news FROM leases_run WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED) before
+        woken = FALSE, progress = NULL, step_since = coalesce(n.step_since, clock_timestamp())
+    FROM (SELECT id, in_call, CASE WHEN progress_at = woken_at THEN progress END AS progress FROM leases_run WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED) before
     WHERE n.id = before.id AND n.due_at <= clock_timestamp()
         AND (n.token IS NULL OR n.token_until < clock_timestamp() OR n.token = %s)
-    RETURNING before.in_call, before.news, extract(epoch FROM clock_timestamp() - n.step_since)::float8,
+    RETURNING before.in_call, before.progress, extract(epoch FROM clock_timestamp() - n.step_since)::float8,
         n.lease_id IS NOT NULL"""
 
 
@@ -67,12 +67,12 @@ def _one(run_id: int) -> bool:
     if not (found := patient(rows, _TAKE, (token, settings.DRYDOCK.step_token_seconds, run_id, token))):
         return False
     failpoint("run.taken")
-    in_call, news, seconds, is_of_lease = found[0]
+    in_call, progress, seconds, is_of_lease = found[0]
     related = Run.objects.select_related("resource__blueprint", *(_OF_LEASE if is_of_lease else ()))
     current = patient(related.filter(pk=run_id, token=token).first)
     if current is None:
         return False
-    current.in_call, current.news = in_call, json.loads(news) if news else None
+    current.in_call, current.progress = in_call, json.loads(progress) if progress else None
     patient(specs.restore_generation, current)
     with about(**_ids(current)):
         return _go_on(current, token, seconds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -142,12 +142,14 @@ def bookmark(token: uuid.UUID) -> str:
 # A run in a call is called again after it, because the call may have read the earlier state. One that failed keeps its
 # pause. A run that waits for leases or a person is not due, and stays so. Changes within `_SOONEST` seconds after a wake
 # are one wake, at the end of that time: `woken_at` is the time of the last wake, or of the next one. The step gets the
-# latest news, unless it was due for another reason as well, or any of the changes in this wake had none: it reads then.
+# latest progress, unless it was due for another reason as well, or any change in this wake came without: it reads then.
 _SOONEST = 0.5
 _WAKE = f"""
     UPDATE leases_run n SET woken = n.token IS NOT NULL, woken_at = f.at,
-        news = CASE WHEN n.token IS NULL AND (n.news <> '[]' OR n.news IS NULL AND n.due_at > clock_timestamp())
-            THEN coalesce(%(news)s::jsonb -> n.resource_id::text, '[]') ELSE '[]' END,
+        progress = CASE WHEN n.token IS NULL
+                AND (n.progress <> '[]' OR n.progress IS NULL AND n.due_at > clock_timestamp())
+            THEN coalesce(%(progress)s::jsonb -> n.resource_id::text, '[]') ELSE '[]' END,
+        progress_at = f.at,
         due_at = CASE WHEN n.token IS NULL THEN least(n.due_at, f.at) ELSE n.due_at END
     FROM (SELECT id, CASE WHEN woken_at > clock_timestamp()
                 THEN least(woken_at, clock_timestamp() + {_SOONEST} * interval '1 s')
@@ -189,30 +191,48 @@ def store(token: uuid.UUID, news: Changes, blueprints: Sequence[int]) -> int:
     connection that broke until then means that the watch must resume at the stored bookmark.
     """
     if news.missed:
-        return _store(token, news, _OF_BLUEPRINTS, blueprints, {})
+        return _store(token, news, _OF_BLUEPRINTS, blueprints, "{}")
     found = _by_resource(news.objects)
-    return _store(token, news, _OF_RESOURCES, sorted(found), {key: said for key, said in found.items() if said})
+    progress = ",".join(f'"{key}":{reported}' for key, reported in found.items() if reported)
+    return _store(token, news, _OF_RESOURCES, sorted(found), f"{{{progress}}}")
 
 
-def _by_resource(objects: Iterable[Owned]) -> dict[int, Json | None]:
-    """Return what is said about each resource of ours: nothing if it has several objects, or one without news."""
+def _by_resource(objects: Iterable[Owned]) -> dict[int, str]:
+    """Return the reported progress of each resource of ours; empty if it has none, or several objects."""
     here = installation.current().short
-    found: dict[int, Json | None] = {}
+    found: dict[int, str] = {}
     for one in objects:
         if (proof := installation.proven(one.tags, here)) is not None:
-            found[proof.resource] = None if proof.resource in found else one.news
+            found[proof.resource] = "" if proof.resource in found else _written(one.progress)
     return found
 
 
+_LONGEST = 4096
+
+
+def _written(progress: Json | None) -> str:
+    """Return progress as JSON without secrets; empty if there is none, or the database would not take it."""
+    if not progress:
+        return ""
+    try:
+        text = json.dumps(progress, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError):  # such as half of a surrogate pair
+        return ""
+    if len(text) > _LONGEST or "\\u0000" in text:
+        return ""
+    return json.dumps({key: redact(one) if isinstance(one, str) else one for key, one in progress.items()})
+
+
 @single
-def _store(token: uuid.UUID, news: Changes, sql: str, ids: Sequence[int], said: Mapping[int, Json]) -> int:
+def _store(token: uuid.UUID, news: Changes, sql: str, ids: Sequence[int], progress: str) -> int:
     given = {
         "bookmark": news.bookmark,
         "changed": bool(news.objects) and not news.missed,
         "listed": news.listed,
         "token": token,
         "ids": list(ids),
-        "news": json.dumps(said),
+        "progress": progress,
     }
     ((held, woken, now),) = rows(sql, given, hot=sql is _OF_RESOURCES)
     if not held:
@@ -245,7 +265,7 @@ def failed(token: uuid.UUID, message: str, bookmark: str | None, blueprints: Seq
     if not found:
         raise TokenLost
     if found[0][0]:
-        woken = rows(_WAKE.format(which=_RUNS_OF_BLUEPRINTS), {"ids": list(blueprints), "news": "{}"})
+        woken = rows(_WAKE.format(which=_RUNS_OF_BLUEPRINTS), {"ids": list(blueprints), "progress": "{}"})
         _call(one for one, now in woken if now)
 
 

@@ -277,7 +277,7 @@ def set_credential(resource_id: int, secrets: Mapping[str, Any]) -> None:
         ResourceCredential.objects.filter(resource=resource_id).delete()
     Resource.objects.filter(pk=resource_id).update(credential_fields=names)
     waiting = Run.objects.filter(resource=resource_id, lease=None, phase="build", waits_for="", token=None)
-    waiting.filter(due_at__isnull=False).update(due_at=Now())
+    waiting.filter(due_at__isnull=False).update(due_at=Now(), progress=[])
 
 
 def add_to_credential(resource_id: int, chosen: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ _WRITE = """
     FROM jsonb_to_recordset(%s::jsonb) AS g(id bigint, seen jsonb, state text, power text)
     WHERE r.id = g.id AND r.gone_at IS NULL"""
 _WAKE = """
-    UPDATE leases_run SET due_at = clock_timestamp()
+    UPDATE leases_run SET due_at = clock_timestamp(), progress = '[]'
     WHERE resource_id = ANY(%s) AND token IS NULL AND waits_for = '' AND due_at > clock_timestamp() RETURNING id"""
 _MISSED = """
     UPDATE leases_resource SET missed = CASE WHEN id = ANY(%s) THEN missed + 1 ELSE 0 END

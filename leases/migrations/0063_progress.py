@@ -1,4 +1,4 @@
-"""What a watch says about an object, so that a step that has only to show it sends no request."""
+"""The progress that a watch reports, so that a step that only displays it needs no request."""
 
 from django.db import migrations, models
 
@@ -11,7 +11,12 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name="run",
-            name="news",
+            name="progress",
             field=models.JSONField(blank=True, editable=False, null=True),
+        ),
+        migrations.AddField(
+            model_name="run",
+            name="progress_at",
+            field=models.DateTimeField(blank=True, editable=False, null=True),
         ),
     ]
