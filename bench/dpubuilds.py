@@ -23,6 +23,8 @@ _SLOW_TICK = 1.5
 _FEW = 10
 _WARM = 2 * WORKERS
 """Builds that do not count, at most, so that all processes have read the types of the server."""
+_SINGLE = 4
+"""Builds that are measured alone, each on a host of its own."""
 _FLAVOR = {"bfcfgParameters": ["WITH_NIC_FW_UPDATE=no"]}
 _TABLE = """
     CREATE TABLE bench_call (resource bigint, phase text, step text, seconds float8, calls int, longest float8,
@@ -47,7 +49,7 @@ def figures(server: Any, owner: int, *, builds: int, rows: int, seconds: float) 
     run("DROP TABLE IF EXISTS bench_call")
     run(_TABLE)
     try:
-        with _Lab(server, owner, builds + warm + 3) as lab, worker(WORKERS, "bench.kubecalls", beat=True):
+        with _Lab(server, owner, builds + warm + _SINGLE) as lab, worker(WORKERS, "bench.kubecalls", beat=True):
             lab.build(warm)
             few = lab.measured(short)
             with _more(rows):
