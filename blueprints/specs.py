@@ -326,7 +326,7 @@ class Spec:
     arguments: Any = None
     """In the phase `act`, an instance of the act's Arguments."""
     progress: Json | None = None
-    """The progress that the watch reported which woke the step, see `Owned.progress`; None if the step must read."""
+    """`Owned.progress` from the watch that woke the step; None if the step must read."""
 
     @property
     def config(self) -> Any:
@@ -365,9 +365,9 @@ class Owned:
     absent: bool = False
     """True if a read of this very object showed that it does not exist. `lost` then quotes the provider."""
     progress: Json | None = None
-    """From a watch: what a step needs to display the progress of the object, if there is nothing else to do for it.
+    """The progress of the object, reported by a watch for a step that has nothing else to do than to display it.
 
-    None if the step must read. It is JSON of at most 4 KiB; what is longer counts as None."""
+    A flat dict of texts and numbers, of at most 4 KiB as JSON. None, or anything else: the step must read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ class Run(models.Model):
     woken_at = models.DateTimeField(null=True, blank=True, editable=False)
     """When a watch last made the run due, or will do so next: not more often than once in half a second."""
     progress: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True, editable=False)
-    """What the watch that made the run due reported (`Owned.progress`); [] if the step must read, NULL once called."""
+    """`Owned.progress` as the watch that made the run due reported it; [] if the step must read, NULL once called."""
     progress_at = models.DateTimeField(null=True, blank=True, editable=False)
     """The `woken_at` of the wake with this progress. A worker of an earlier version wakes without changing it."""
     tries = models.PositiveIntegerField("attempts", default=0, db_default=0)

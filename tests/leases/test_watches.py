@@ -415,8 +415,8 @@ def test_each_resource_gets_its_own_progress(booting, ask, given):
 
 @pytest.mark.parametrize(
     "report",
-    [{"a": "\0"}, {"a": "\ud800"}, {"a": "x" * 5000}, {"a": float("nan")}, {"a": object()}],
-    ids=["NUL", "surrogate", "long", "NaN", "no JSON"],
+    [{"a": "\0"}, {"a": "\ud800"}, {"a": "x" * 5000}, {"a": float("nan")}, {"a": object()}, {"a": ["b"]}],
+    ids=["NUL", "surrogate", "long", "NaN", "no JSON", "nested"],
 )
 def test_progress_that_the_database_would_not_take_is_left_out(given, report):
     here = token()

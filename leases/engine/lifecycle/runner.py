@@ -47,7 +47,8 @@ def carry_on(run_id: int) -> bool:
 _TAKE = """
     UPDATE leases_run n SET token = %s, token_until = clock_timestamp() + %s * interval '1 s', in_call = TRUE,
         woken = FALSE, progress = NULL, step_since = coalesce(n.step_since, clock_timestamp())
-    FROM (SELECT id, in_call, CASE WHEN progress_at = woken_at THEN progress END AS progress FROM leases_run WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED) before
+    FROM (SELECT id, in_call, CASE WHEN progress_at = woken_at THEN progress END AS progress
+        FROM leases_run WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED) before
     WHERE n.id = before.id AND n.due_at <= clock_timestamp()
         AND (n.token IS NULL OR n.token_until < clock_timestamp() OR n.token = %s)
     RETURNING before.in_call, before.progress, extract(epoch FROM clock_timestamp() - n.step_since)::float8,

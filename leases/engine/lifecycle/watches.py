@@ -193,35 +193,34 @@ def store(token: uuid.UUID, news: Changes, blueprints: Sequence[int]) -> int:
     if news.missed:
         return _store(token, news, _OF_BLUEPRINTS, blueprints, "{}")
     found = _by_resource(news.objects)
-    progress = ",".join(f'"{key}":{reported}' for key, reported in found.items() if reported)
-    return _store(token, news, _OF_RESOURCES, sorted(found), f"{{{progress}}}")
+    progress = {key: reported for key, reported in found.items() if reported}
+    return _store(token, news, _OF_RESOURCES, sorted(found), json.dumps(progress))
 
 
-def _by_resource(objects: Iterable[Owned]) -> dict[int, str]:
-    """Return the reported progress of each resource of ours; empty if it has none, or several objects."""
+def _by_resource(objects: Iterable[Owned]) -> dict[int, Json | None]:
+    """Return the progress of each resource of ours; None if none is reported, or the resource has several objects."""
     here = installation.current().short
-    found: dict[int, str] = {}
+    found: dict[int, Json | None] = {}
     for one in objects:
         if (proof := installation.proven(one.tags, here)) is not None:
-            found[proof.resource] = "" if proof.resource in found else _written(one.progress)
+            found[proof.resource] = None if proof.resource in found else _storable(one.progress)
     return found
 
 
 _LONGEST = 4096
 
 
-def _written(progress: Json | None) -> str:
-    """Return progress as JSON without secrets; empty if there is none, or the database would not take it."""
-    if not progress:
-        return ""
+def _storable(progress: Json | None) -> Json | None:
+    """Return progress with secrets removed; None if it is not flat, too long, or not accepted by the database."""
+    clean = {key: redact(one) if isinstance(one, str) else one for key, one in (progress or {}).items()}
+    if any(isinstance(one, dict | list | tuple) for one in clean.values()):
+        return None
     try:
-        text = json.dumps(progress, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(clean, allow_nan=False, ensure_ascii=False)
         text.encode()
     except (TypeError, ValueError):  # such as half of a surrogate pair
-        return ""
-    if len(text) > _LONGEST or "\\u0000" in text:
-        return ""
-    return json.dumps({key: redact(one) if isinstance(one, str) else one for key, one in progress.items()})
+        return None
+    return None if len(text) > _LONGEST or "\\u0000" in text else clean
 
 
 @single
