@@ -42,6 +42,8 @@ _ABSENT = "absent"
 _LOOK = 300.0
 """Seconds until it is looked again whether the server has the type."""
 _PAUSE = 5.0
+_MOST = 10_000
+"""Names that a watch remembers between two listings. Above it, all are forgotten, so the next change of each wakes."""
 
 
 def _at_node(one: Object) -> str:
@@ -165,6 +167,8 @@ class _Followed:
             return tuple(_owned(one) for one in changed)
         nodes = set[str]()
         for one in changed:
+            if len(self._waiting) >= _MOST:
+                self._waiting.clear()
             node = self._node_of(one)
             if node and one.name not in self._waiting:
                 nodes.add(node)
@@ -175,7 +179,10 @@ class _Followed:
         """Return whether more than the status of a DPUSet differs from its last change, as far as that is known."""
         parts = [sorted(changed.labels.items()), sorted(changed.annotations.items()), changed.finalizers]
         now, name = hash(repr([changed.uid, changed.generation, changed.deleting, *parts])), hash(changed.name)
-        known, self._sets[name] = self._sets.get(name), now
+        known = self._sets.get(name)
+        if len(self._sets) >= _MOST:
+            self._sets.clear()
+        self._sets[name] = now
         return now != known
 
     def _gone(self, deleted: Sequence[Object]) -> tuple[Owned, ...]:

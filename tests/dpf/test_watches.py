@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from blueprints.contract import Watches
+from blueprints.dpf import watches
 from blueprints.dpf.phases import HOLD, REBOOT
 from blueprints.dpf.watches import places
 from blueprints.dpu.dpf.kind import Dpf
@@ -166,6 +167,20 @@ def test_a_set_whose_status_alone_has_changed_concerns_nothing(server):
     news = heard(server, "DPUSet", 10, mark(20))
     assert [version(each) for each in news] == ["21", "22", "23", "24", "25", "26", "27", "28", "28", "29"]
     assert [len(keys(each)) for each in news] == [1, 0, 0, 1, 0, 1, 1, 1, 1, 1]
+
+
+def test_a_server_with_ever_new_names_does_not_make_a_watch_remember_them_all(server, monkeypatch):
+    monkeypatch.setattr(watches, "_MOST", 3)
+    names = ["a", "b", "c", "d", "d", "a", "a"]
+    found = [event("MODIFIED", thing(name, 21 + i)) for i, name in enumerate(names)]
+    server.streams(f"{LISTED}/dpusets", found)
+    assert [len(keys(one)) for one in heard(server, "DPUSet", 7, mark(20))] == [1, 1, 1, 1, 0, 1, 0]
+    hosts = [event("MODIFIED", thing(name, 21 + i, {}, annotations=REBOOTS)) for i, name in enumerate(names)]
+    server.streams(f"{LISTED}/dpunodes", hosts)
+    server.says("GET", f"{LISTED}/dpus", listing(
+        40, *(thing(f"dpu-{name}", 1, spec={"dpuNodeName": name}) for name in "abcd")
+    ))  # fmt: skip
+    assert [len(keys(one)) for one in heard(server, "DPUNode", 7, mark(20))] == [1, 1, 1, 1, 0, 1, 0]
 
 
 def test_it_goes_on_at_a_stored_bookmark_without_a_listing(server):
