@@ -83,9 +83,9 @@ class Judgement:
 
 
 def device(misc: str) -> Device | None:
-    """Return the settings in the content of `misc`, or None if it has none."""
+    """Return the settings in the content of `misc`, or None if it names no device, which every driver does."""
     found = {name: value.strip() for name, value in _SETTING.findall(misc[: 1 << 16])}
-    if "DEV_NAME" not in found and "BOOT_MODE" not in found:
+    if "DEV_NAME" not in found:
         return None
     dropped, said = _number(found.get("DROP_MODE")), found.get("BF_MODE", "").lower()
     part_number = found.get("OPN_STR", "")

@@ -54,7 +54,7 @@ def test_other_settings_are_read(before, after, name, value):
     assert getattr(found, name) == value
 
 
-@pytest.mark.parametrize("said", ["", "\n", "cat: misc: Input/output error", "<html>"])
+@pytest.mark.parametrize("said", ["", "\n", "cat: misc: Input/output error", "<html>", "BOOT_MODE 0"])
 def test_no_settings_are_no_device(said):
     assert rshim.device(said) is None
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from blueprints.answers import Absent, Answer, Failed, Need, Ready, Scope, Wait
+from blueprints.bluefield.rshim import device as read_device
 from blueprints.dpu.bluefield import flashing, host, preparing, publishing, streaming
 from blueprints.dpu.bluefield.kind import Bluefield as Kind
 from interfaces.ssh.pool import POOL
@@ -67,6 +68,12 @@ class RshimLab(Lab):
 
     def flash(self) -> Answer:
         return self.carry(flashing.flash, pace=PACE, calls=200)
+
+    @property
+    def boot_mode(self) -> int | None:
+        """The boot mode that the host shows."""
+        shown = read_device((self.device.folder / "misc").read_text())
+        return shown.boot_mode if shown else None
 
     @property
     def files(self) -> list[Path]:
@@ -200,10 +207,27 @@ def test_a_card_without_a_bmc_that_goes_on_running_is_not_handed_back(lab, monke
     monkeypatch.setattr(streaming, "_answers", lambda spec: True)
     first = lab.call(flashing.park)
     assert isinstance(first, Wait)
-    monkeypatch.setattr(streaming, "_OFF", 0.0)
+    until(lambda: lab.boot_mode == 0)
+    reset = lab.call(flashing.park, first.memo)
+    assert isinstance(reset, Wait)
     until(lambda: "SW_RESET 1" in lab.device.written)
-    assert isinstance(answer := lab.carry(flashing.park, first.memo, pace=PACE), Failed)
+    monkeypatch.setattr(streaming, "_OFF", 0.0)
+    assert isinstance(answer := lab.carry(flashing.park, reset.memo, pace=PACE), Failed)
     assert answer.code == "not_off"
+
+
+def test_a_card_without_a_bmc_is_reset_only_once_it_would_wait_for_an_image(lab):
+    lab.without_bmc()
+    lab.sent()
+    assert isinstance(lab.flash(), Ready)
+    first = lab.call(flashing.park)
+    assert isinstance(first, Wait)
+    until(lambda: lab.boot_mode == 0)
+    lab.device.settings["BOOT_MODE"] = 1
+    until(lambda: lab.boot_mode == 1)
+    assert lab.card.running == ["dpu-1"], "a reset would have started it again"
+    assert isinstance(answer := lab.carry(flashing.park, first.memo, pace=PACE), Ready), answer
+    assert (lab.card.running, lab.device.written[-3:]) == ([], ["BOOT_MODE 0", "BOOT_MODE 0", "SW_RESET 1"])
 
 
 def test_versions_that_nobody_reports_are_refused(lab):

@@ -119,7 +119,7 @@ def _take(spec: Spec, memo: Json, found: rshim.Device | None) -> Answer:
         return Failed(scope=Scope.OFFER, code="rshim", message=message)
     if found is not None and not memo.get("forced"):
         _ask_for_it(spec)
-    memo = {"began": began, "forced": bool(memo.get("forced")) or found is not None}
+    memo = {**memo, "began": began, "forced": bool(memo.get("forced")) or found is not None}
     return Wait(after=_LOOK, memo=memo, sentence=f"The host takes the rshim {folder} of the card.")
 
 
@@ -249,18 +249,25 @@ def stop(spec: Spec, memo: Json) -> Answer:
     found = _device(spec)
     if found is None or found.dropped:
         return _take(spec, memo, found)
-    there = host.account_on(spec)
-    if "asked" not in memo:
-        there.run(_SET, _folder(spec), "BOOT_MODE 0")
-        there.run(_SET, _folder(spec), "SW_RESET 1")
-        memo = {"asked": clock.now().isoformat()}
-        return Wait(after=_LOOK, memo=memo, sentence="The operating system of the card is stopped.")
-    if found.boot_mode == 0 and not _answers(spec):
+    asked = memo.get("asked")
+    if asked and found.boot_mode == 0 and not _answers(spec):
         return Ready(log="The card was reset, and waits for an image from its host.")
-    if _since(memo["asked"]) > _OFF:
-        message = "The operating system of the card does not stop: it still answers, or its boot mode was changed."
+    began = asked or memo.get("set") or clock.now().isoformat()
+    if _since(began) > _OFF:
+        message = "The operating system of the card does not stop: it still answers, or its boot mode is not 0."
         return Failed(scope=Scope.STEP, code="not_off", message=message)
+    memo = {"asked": asked} if asked else _reset(spec, found, began)
     return Wait(after=_LOOK, memo=memo, sentence="The operating system of the card is stopped.")
+
+
+def _reset(spec: Spec, found: rshim.Device, began: str) -> Json:
+    """Reset a card that has boot mode 0, or set that mode: in another one, a reset would start the system again."""
+    there = host.account_on(spec)
+    if found.boot_mode == 0:
+        there.run(_SET, _folder(spec), "SW_RESET 1")
+        return {"asked": clock.now().isoformat()}
+    there.run(_SET, _folder(spec), "BOOT_MODE 0")
+    return {"set": began}
 
 
 def _answers(spec: Spec) -> bool:
