@@ -261,7 +261,7 @@ class SftpFile(OpenFile):
         if not blocks:
             return b""
         with self._session.client(self._path):
-            part = b"".join(self._file.readv(blocks))
+            part = b"".join(_read_blocks(self._file, blocks))
         self._at += len(part)
         if self._at != end:
             raise FileError(f"The file was truncated while it was read: {self._path!r}.")
@@ -283,6 +283,19 @@ class SftpFile(OpenFile):
     def close(self) -> None:
         with self._session.client(self._path):
             self._file.close()
+
+
+def _read_blocks(file: Any, blocks: list[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield blocks of a file that are requested together.
+
+    Unlike paramiko's `readv`, this sends the requests in the caller's thread, because nobody sees an error of another
+    one. They are few and short, so that sending them does not wait for answers.
+    """
+    file._prefetching, file._prefetch_done = True, False
+    file._prefetch_thread(blocks, None)
+    for at, size in blocks:
+        file.seek(at)
+        yield file.read(size)
 
 
 def listed(client: paramiko.SFTPClient, folder: str, most: int) -> list[paramiko.SFTPAttributes]:

@@ -83,6 +83,15 @@ def test_large_files_pass_part_by_part(every: Filesystem) -> None:
         every.read_bytes("big", limit=1000)
 
 
+def test_reading_starts_no_thread(every: Filesystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    every.write_bytes("a", bytes(100_000))
+    every.list("")
+    started, start = list[str](), threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda one: (started.append(one.name), start(one)))
+    assert every.read_bytes("a") == bytes(100_000)
+    assert not started, "nobody would see an error in it"
+
+
 def test_folders(every: Filesystem) -> None:
     every.mkdir("a/b/c")
     every.mkdir("a/b/c")
